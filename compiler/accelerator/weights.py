@@ -128,16 +128,34 @@ def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[i
 
 
 def stored_bytes(window: Window | None, configuration: Configuration) -> int:
-    """Bytes of each weight tile in main memory: the rows that GEMM uses, if that loads faster.
+    """Bytes of each weight tile in main memory."""
+    return configuration.tile_bytes if window is None else _sliding_bytes(configuration)
+
+
+def _sliding_bytes(configuration: Configuration) -> int:
+    """Bytes of a sliding window's tile: the rows that GEMM uses, if that loads faster.
 
     GEMM multiplies by the rows of earlier lines even where a window does not use lines.
     """
-    if window is None:
-        return configuration.tile_bytes
     whole, used = configuration.tile_bytes, configuration.window_rows * configuration.lanes_out
-    if run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
+    if not used or run_cycles(used, used, configuration) >= whole // configuration.bus_bytes:
         return whole
     return used
+
+
+def _unpacks(configuration: Configuration) -> bool:
+    """Whether weights of 4 bits load faster.
+
+    They do not where a beat holds whole rows of WGT, since LOAD writes a row at a time.
+    """
+    if configuration.packed_weights == "none":
+        return False
+    return configuration.bus_bytes < configuration.row_bytes(Memory.WGT)
+
+
+def weight_storage(configuration: Configuration) -> tuple[int, bool]:
+    """How weights lie in main memory, apart from their layout: all that the memory port decides."""
+    return _sliding_bytes(configuration), _unpacks(configuration)
 
 
 def pack_weights(weights: np.ndarray, window: Window | None, configuration: Configuration) -> bytes:
@@ -164,14 +182,11 @@ _KNOWN: WeakKeyDictionary[Kernel, dict[tuple[str, int, int], bool]] = WeakKeyDic
 def fits_four_bits(
     kernel: Kernel, name: str, window: Window | None, configuration: Configuration
 ) -> bool:
-    """Tell whether the machine unpacks a kernel's weights from 4 bits, which is faster.
+    """Tell whether the machine unpacks a kernel's weights from 4 bits.
 
-    It is not where a beat holds whole rows of WGT, since LOAD writes a row at a time. A sliding
-    window loads only some rows of a tile, so its weights stay as they are.
+    A sliding window loads only some rows of a tile, so its weights stay as they are.
     """
-    if configuration.packed_weights == "none" or window is not None:
-        return False
-    if configuration.bus_bytes >= configuration.row_bytes(Memory.WGT):
+    if window is not None or not _unpacks(configuration):
         return False
     known = _KNOWN.setdefault(kernel, {})
     key = name, configuration.lanes_in, configuration.lanes_out

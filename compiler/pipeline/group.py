@@ -49,7 +49,7 @@ def group(
     layout = lay_out_segment(graph, nodes, searched, options)
     timer = None
     if measure is not None:
-        programs = store.programs(*layout.placements.apart(), request.configuration)
+        programs = store.programs(*layout.placements.apart(), searched)
         timer = CandidateTimer(programs, searched, measure)
     groups = form_groups(
         graph, nodes, layout.outputs, layout.images, searched, options, timer,

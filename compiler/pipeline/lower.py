@@ -19,7 +19,7 @@ def lower(
     known: dict[Kernel, KnownPieces],
     frames: Mapping[str, ResidentFrame] = NO_FRAMES,
 ) -> Lowered:
-    """Lower a segment.
+    """Lower a segment for the machine of its search, whose instructions are those of the request's.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def lower(
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     most = request.options.most_instructions
-    lowering = Lowering(request.configuration, dram, pool, most, known, frames)
+    lowering = Lowering(scheduled.grouped.searched, dram, pool, most, known, frames)
     ends = []
     for layer in scheduled.layers:
         for schedule in layer.schedules:

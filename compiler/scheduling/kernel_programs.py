@@ -1,7 +1,8 @@
-"""Kernels as instructions, before they are timed: nothing here depends on main memory or its port.
+"""Kernels as instructions, before they are timed.
 
-Lowering takes most of a search, so timers of one segment share what was lowered: those of several
-main memories, and of machines that differ only in their memory port or queues.
+Of main memory and its port, nothing here depends on more than `weight_storage`. Lowering takes most
+of a search, so timers of one segment share what was lowered: those of several main memories, and of
+machines that differ only in their memory port or queues.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from ..accelerator.dma import DramTensor
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern
 from ..accelerator.search import Candidate
+from ..accelerator.weights import weight_storage
 from ..te.schedule import Schedule
 from ..tensor import Compute, Kernel
 from .given_schedules import GivenSchedule, Part
@@ -147,7 +149,8 @@ class KernelPrograms:
 class ProgramStore:
     """The kernel programs of compilations for one machine, and for others with its instructions.
 
-    Such machines differ in the memory port and the queues only.
+    Such machines differ in the memory port and the queues only. Those that store weights alike
+    share programs.
     """
 
     def __init__(self) -> None:
@@ -157,8 +160,10 @@ class ProgramStore:
         self, dram: Mapping[str, DramTensor], size: int, configuration: Configuration
     ) -> KernelPrograms:
         """Return the programs for activations at these places; arguments of `KernelPrograms`."""
+        storage = weight_storage(configuration)
         for known in self._known:
-            if known.size == size and known.dram == dram:
+            alike = weight_storage(known.configuration) == storage
+            if alike and known.size == size and known.dram == dram:
                 return known
         self._known.append(KernelPrograms(dram, size, configuration))
         return self._known[-1]

@@ -6,11 +6,15 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.pipeline.compile import compile_request
 from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.pipeline.request import CompileRequest, Linked
+from tilewright.compiler.scheduling.kernel_programs import ProgramStore
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
+from tilewright.sim.timing import ExactMeasure, time_program
 
 from .test_constant_operands import Model
 
@@ -94,6 +98,26 @@ def test_weights_that_do_not_fit_or_load_no_faster_stay_as_they_are(wide, machin
     np.testing.assert_array_equal(same, plain)
     assert now == usual
     assert not now[-1]
+
+
+def test_a_wider_port_does_not_lose_by_unpacking_no_more():
+    """Programs for machines with other ports are searched too, and do not change each other."""
+    graph, store = import_model(network().SerializeToString()), ProgramStore()
+    found: dict[int, list[Linked]] = {}
+    for bits in (32, 64, 128):
+        request = CompileRequest(
+            graph=graph, configuration=PACKED.replace(bus_bits=bits), lean=True
+        )
+        compilations = (
+            compile_request(request, measure=ExactMeasure(), store=each) for each in (None, store)
+        )
+        found[bits] = [segment for one in compilations for segment in one.segments]
+    for bits, (alone, shared) in found.items():
+        assert alone.segment.program == shared.segment.program
+        for narrower, (other, _) in found.items():
+            if narrower < bits:
+                machine = PACKED.replace(bus_bits=bits)
+                assert alone.cycles <= time_program(other.segment.program, machine).cycles
 
 
 @pytest.mark.slow

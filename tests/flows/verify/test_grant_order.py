@@ -41,6 +41,11 @@ def test_a_run_in_its_own_order_takes_its_own_cycles(machine):
     assert cycles_in_order_of(timing, machine) == timing.cycles
 
 
+def test_weights_may_be_stored_as_for_a_narrower_port():
+    """Whole tiles seem to load faster with 64 bits and 4 bursts; here they do not."""
+    assert check_ports(random_case(9004)) == [434, 380, 358, 351]
+
+
 def test_a_loss_by_the_order_alone_is_accepted():
     """With 256 bits, one burst of 400 cycles comes later here: 1.5 % of the run."""
     cycles = check_ports(random_case(5060))
