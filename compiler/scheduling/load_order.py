@@ -6,8 +6,8 @@ durations issues them anew: of the next loads, it takes the first one that can s
 """
 
 from bisect import insort
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ...isa.configuration import Configuration
@@ -62,6 +62,8 @@ class LoadOrder:
         All instructions before this one are issued.
     oldest
         For each instruction, an earlier one; with all before it, it is issued first.
+    readers, writers
+        For each bank, a bit for each instruction that reads it or writes it.
     users, depends
         For each instruction, those that depend on it, and the number of those that it depends on.
     missing, ready
@@ -88,6 +90,7 @@ class LoadOrder:
             self.queues[one.unit].append(index)
             self.lead[one.unit] = min(self.lead[one.unit], span.first - span.start)
         self.users: list[list[int]] = [[] for _ in order]
+        self.readers, self.writers = defaultdict[int, int](int), defaultdict[int, int](int)
         self.depends = [self._depend(index, order, conflicts) for index in range(len(order))]
         self.ports = [_ports(one) for one in used]
         self._begin(0)
@@ -102,17 +105,27 @@ class LoadOrder:
 
     def _depend(self, index: int, order: Sequence[int], conflicts: dict[int, bool]) -> int:
         """Note the instructions that one depends on, and return their number."""
-        later, found = self.used[index], 0
-        unit, _, _, _, _, low, high = later
-        touched, written = later.reads | later.writes, later.writes
+        later, found, oldest = self.used[index], 0, self.oldest[index]
+        unit, reads, writes, _, _, low, high = later
+        near = 0  # a bit for each instruction that shares a bank, without a call for most others
+        for bank in _bits(reads):
+            near |= self.writers[bank]
+        for bank in _bits(writes):
+            near |= self.readers[bank] | self.writers[bank]
+        for users, banks in (self.readers, reads), (self.writers, writes):
+            for bank in _bits(banks):
+                users[bank] |= 1 << index
+        near >>= oldest
         seen = set() if unit is Unit.LOAD else {unit}
-        for other in range(index - 1, self.oldest[index] - 1, -1):
+        while near:
+            other = oldest + near.bit_length() - 1
+            near ^= 1 << (other - oldest)
             earlier = self.used[other]
             if earlier[0] in seen:
                 continue
-            shared = (earlier[1] & written) | (earlier[2] & touched)
-            if not shared or (shared == 1 and (earlier[6] < low or high < earlier[5])):
-                continue  # most pairs, without a call
+            shared = (earlier[1] & writes) | (earlier[2] & (reads | writes))
+            if shared == 1 and (earlier[6] < low or high < earlier[5]):
+                continue
             pair = order[other] << 32 | order[index]
             conflict = conflicts.get(pair)
             if conflict is None:
@@ -163,18 +176,21 @@ class LoadOrder:
     def _next_load(self) -> list[tuple[int, int]]:
         """The load that can start first, with its start; the next one in order if several can."""
         queue, free, lead = self.waiting[Unit.LOAD], self.free[Unit.LOAD], self.lead[Unit.LOAD]
+        if not queue:
+            return []
         found: list[tuple[int, int]] = []
-        last = queue[min(WINDOW, len(queue)) - 1] if queue else -1
+        first, last, earliest = queue[0], queue[min(WINDOW, len(queue)) - 1], free - lead
+        most = self._due(first) + self.delay + lead
         for index in self.loads:
-            if index > last:
+            if index > last or (found and found[0][0] <= earliest):
                 break
-            if self.oldest[index] > self.done:
+            if self.oldest[index] > self.done or (found and self.ready[index] >= found[0][0]):
                 continue
-            start, span = self._start(index), self.spans[index]
+            start = self._start(index)
             if found and start >= found[0][0]:
                 continue
-            end = max(start + lead, free) + span.last - span.first + 1
-            if index == queue[0] or end - lead <= self._due(queue[0]) + self.delay:
+            work = self.spans[index].last - self.spans[index].first + 1
+            if index == first or max(start + lead, free) + work <= most:
                 found = [(start, index)]
         return found
 
@@ -201,7 +217,13 @@ class LoadOrder:
             self.loads.remove(index)
 
 
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
 def _ports(used: Footprint) -> tuple[int, ...]:
     """The read ports of banks that an instruction uses, and from -1 down the write ports."""
-    reads = tuple(bit for bit in range(1, used.reads.bit_length()) if used.reads >> bit & 1)
-    return *reads, *(-bit for bit in range(1, used.writes.bit_length()) if used.writes >> bit & 1)
+    return *filter(None, _bits(used.reads)), *(-bit for bit in _bits(used.writes) if bit)
