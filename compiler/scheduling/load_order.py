@@ -6,8 +6,8 @@ durations issues them anew: of the next loads, it takes the first one that can s
 """
 
 from bisect import insort
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...isa.configuration import Configuration
@@ -62,8 +62,6 @@ class LoadOrder:
         All instructions before this one are issued.
     oldest
         For each instruction, an earlier one; with all before it, it is issued first.
-    readers, writers
-        For each bank, a bit for each instruction that reads it or writes it.
     users, depends
         For each instruction, those that depend on it, and the number of those that it depends on.
     missing, ready
@@ -90,7 +88,6 @@ class LoadOrder:
             self.queues[one.unit].append(index)
             self.lead[one.unit] = min(self.lead[one.unit], span.first - span.start)
         self.users: list[list[int]] = [[] for _ in order]
-        self.readers, self.writers = defaultdict[int, int](int), defaultdict[int, int](int)
         self.depends = [self._depend(index, order, conflicts) for index in range(len(order))]
         self.ports = [_ports(one) for one in used]
         self._begin(0)
@@ -105,27 +102,17 @@ class LoadOrder:
 
     def _depend(self, index: int, order: Sequence[int], conflicts: dict[int, bool]) -> int:
         """Note the instructions that one depends on, and return their number."""
-        later, found, oldest = self.used[index], 0, self.oldest[index]
-        unit, reads, writes, _, _, low, high = later
-        near = 0  # a bit for each instruction that shares a bank, without a call for most others
-        for bank in _bits(reads):
-            near |= self.writers[bank]
-        for bank in _bits(writes):
-            near |= self.readers[bank] | self.writers[bank]
-        for users, banks in (self.readers, reads), (self.writers, writes):
-            for bank in _bits(banks):
-                users[bank] |= 1 << index
-        near >>= oldest
+        later, found = self.used[index], 0
+        unit, _, _, _, _, low, high = later
+        touched, written = later.reads | later.writes, later.writes
         seen = set() if unit is Unit.LOAD else {unit}
-        while near:
-            other = oldest + near.bit_length() - 1
-            near ^= 1 << (other - oldest)
+        for other in range(index - 1, self.oldest[index] - 1, -1):
             earlier = self.used[other]
             if earlier[0] in seen:
                 continue
-            shared = (earlier[1] & writes) | (earlier[2] & (reads | writes))
-            if shared == 1 and (earlier[6] < low or high < earlier[5]):
-                continue
+            shared = (earlier[1] & written) | (earlier[2] & touched)
+            if not shared or (shared == 1 and (earlier[6] < low or high < earlier[5])):
+                continue  # most pairs, without a call
             pair = order[other] << 32 | order[index]
             conflict = conflicts.get(pair)
             if conflict is None:
@@ -217,13 +204,7 @@ class LoadOrder:
             self.loads.remove(index)
 
 
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
-
-
 def _ports(used: Footprint) -> tuple[int, ...]:
     """The read ports of banks that an instruction uses, and from -1 down the write ports."""
-    return *filter(None, _bits(used.reads)), *(-bit for bit in _bits(used.writes) if bit)
+    reads = tuple(bit for bit in range(1, used.reads.bit_length()) if used.reads >> bit & 1)
+    return *reads, *(-bit for bit in range(1, used.writes.bit_length()) if used.writes >> bit & 1)
