@@ -18,8 +18,8 @@ from .builder import run_on_sim
 from .recurrent import FEATURES, FORMS, HIDDEN, TAGS, draw_inputs, lstm, tagger
 
 on_each_level = pytest.mark.processor
-"""For tests in which the host computes layers; where the accelerator does, `tests/compiler/host` has
-the kernels that are left."""
+"""For tests in which the host computes layers. Where the accelerator does, the kernels that are
+left are those of `tests/compiler/host`."""
 
 STEPS = 3
 """Of the sequences of `written`: a first step, a last one, and one between them both ways."""
