@@ -31,6 +31,8 @@ NARROW_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "flo
                  "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")  # fmt: skip
 """Float types that are computed in float32 and rounded once."""
 
+_NARROW_FLOAT_TYPES = frozenset(DTYPES[name] for name in NARROW_FLOATS)
+
 MAX_BYTES = 1 << 31
 """Size limit of a tensor, in bytes: the most that a protobuf file can hold in one tensor."""
 
@@ -117,4 +119,4 @@ def check_size(kind: TensorType, most: int = MAX_BYTES) -> TensorType:
 
 def wide(x: np.ndarray) -> np.ndarray:
     """Convert narrow floats to float32; return any other array unchanged."""
-    return x.astype(np.float32) if str(x.dtype) in NARROW_FLOATS else x
+    return x.astype(np.float32) if x.dtype.type in _NARROW_FLOAT_TYPES else x

@@ -163,18 +163,21 @@ class LoadOrder:
     def _next_load(self) -> list[tuple[int, int]]:
         """The load that can start first, with its start; the next one in order if several can."""
         queue, free, lead = self.waiting[Unit.LOAD], self.free[Unit.LOAD], self.lead[Unit.LOAD]
+        if not queue:
+            return []
         found: list[tuple[int, int]] = []
-        last = queue[min(WINDOW, len(queue)) - 1] if queue else -1
+        first, last, earliest = queue[0], queue[min(WINDOW, len(queue)) - 1], free - lead
+        most = self._due(first) + self.delay + lead
         for index in self.loads:
-            if index > last:
+            if index > last or (found and found[0][0] <= earliest):
                 break
-            if self.oldest[index] > self.done:
+            if self.oldest[index] > self.done or (found and self.ready[index] >= found[0][0]):
                 continue
-            start, span = self._start(index), self.spans[index]
+            start = self._start(index)
             if found and start >= found[0][0]:
                 continue
-            end = max(start + lead, free) + span.last - span.first + 1
-            if index == queue[0] or end - lead <= self._due(queue[0]) + self.delay:
+            work = self.spans[index].last - self.spans[index].first + 1
+            if index == first or max(start + lead, free) + work <= most:
                 found = [(start, index)]
         return found
 

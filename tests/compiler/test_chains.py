@@ -28,6 +28,8 @@ from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
 from tilewright.flows.verify.fuzz.graph_specs import NodeSpec, Number, Shape, Sketch, realise
 from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.sim.native import NATIVE_FLAGS
+from tilewright.sim.native_functional import NativeMachine
 from tilewright.sim.timing import ExactMeasure
 
 PLAIN: dict[str, Number] = {
@@ -226,6 +228,9 @@ def seen(monkeypatch) -> Seen:
 
     monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", draw_schedule)
     monkeypatch.setattr(Candidate, "schedule", make_and_count)
+    # Nearly every machine's simulator is compiled for these tests alone, and runs for a moment.
+    flags = tuple("-O1" if flag == "-O3" else flag for flag in NATIVE_FLAGS)
+    monkeypatch.setattr(NativeMachine, "flags", flags)
     return seen
 
 

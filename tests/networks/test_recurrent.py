@@ -17,10 +17,12 @@ from ..compiler.onnx_models import run_onnxruntime
 from .builder import run_on_sim
 from .recurrent import FEATURES, FORMS, HIDDEN, TAGS, draw_inputs, lstm, tagger
 
-pytestmark = pytest.mark.processor
+on_each_level = pytest.mark.processor
+"""For tests in which the host computes layers. Where the accelerator does, the kernels that are
+left are those of `tests/compiler/host`."""
 
-STEPS = 4
-"""Of the sequences of `written`: a first step, a last one, and some between them both ways."""
+STEPS = 3
+"""Of the sequences of `written`: a first step, a last one, and one between them both ways."""
 
 CLOSE = 2e-6
 """Absolute; states and probabilities are at most 1, and libraries differ in `exp` and `tanh`."""
@@ -36,6 +38,7 @@ def assert_close(ours, theirs, tolerance: float = CLOSE) -> None:
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance)
 
 
+@on_each_level
 @pytest.mark.parametrize(
     ("directions", "batch", "steps"), [(2, 1, 12), (2, 3, 5), (1, 1, 1), (1, 2, 30)]
 )
@@ -45,6 +48,7 @@ def test_a_tagger_agrees_with_onnxruntime(directions, batch, steps):
     assert_close(run_on_sim(graph, inputs), peer(model, inputs))
 
 
+@on_each_level
 def test_states_that_the_caller_carries_give_what_one_long_sequence_gives():
     model, inputs = tagger(1), draw_inputs(1, 1, 12)
     whole = peer(model, inputs)
@@ -58,6 +62,7 @@ def test_states_that_the_caller_carries_give_what_one_long_sequence_gives():
     assert np.abs(forgetful[0] - whole[0]).max() > 1e-3, "what is carried matters"
 
 
+@on_each_level
 @pytest.mark.parametrize("form", FORMS)
 def test_an_lstm_is_the_same_as_operator_scan_and_loop(form):
     inputs = {"x": np.random.default_rng(3).normal(0, 1, (9, 1, FEATURES)).astype(np.float32)}
@@ -116,6 +121,7 @@ def run_command(capsys, *arguments: object) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+@on_each_level
 def test_the_command_line_runs_a_tagger(written, capsys):
     model, samples, dims = written
     said = run_command(capsys, "run", model, *dims, "--input", samples)
@@ -123,6 +129,7 @@ def test_the_command_line_runs_a_tagger(written, capsys):
     assert said["sqnr_db"] > 120, "float, beside ONNX Runtime's"
 
 
+@on_each_level
 def test_random_tokens_are_words_of_the_embedding(written, capsys):
     model, _, dims = written
     assert run_command(capsys, "run", model, *dims, "--samples", 5)["samples"] == 5

@@ -55,25 +55,26 @@ def test_the_bound_holds_for_other_choices(digits, options):
     check(digits.graph, PRESETS["8x8"], options)
 
 
-def check_chains(seeds: range) -> int:
-    """Check random chains, as the compiler chooses and without fusion; how many there were."""
+def check_chains(seeds: range, choices: tuple[Options, ...] = (Options(),)) -> int:
+    """Check random chains, compiled with each of the choices; how many programs there were."""
     count = 0
     for seed, sketch in chains(seeds):
-        for fuse in (True, False):
+        for options in choices:
             with contextlib.suppress(CompileError):  # a layer that does not fit
                 configuration = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
-                check(realise(sketch), configuration, Options(fuse=fuse))
+                check(realise(sketch), configuration, options)
                 count += 1
     return count
 
 
 def test_no_chain_beats_its_bound():
-    assert check_chains(range(3000, 3020)) > 15
+    assert check_chains(range(3000, 3020), (Options(), Options(fuse=False))) > 15
 
 
 @pytest.mark.slow
 def test_no_chain_of_many_beats_its_bound():
-    assert check_chains(range(4000, 4200)) > 150
+    """As the compiler chooses: without fusion, programs are mostly further from the same bound."""
+    assert check_chains(range(4000, 4200)) > 75
 
 
 @pytest.mark.slow
