@@ -13,6 +13,7 @@ from tilewright.runtime.compare import Comparison
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 
+from .onnx_models import run_onnxruntime
 from .test_constant_operands import Model, agree, operators
 
 IMAGE = (1, 4, 6, 6)
@@ -167,6 +168,60 @@ def test_an_average_times_a_number_is_a_pool(factor):
     graph = agree(built.made([built.quantised(scaled, 0.01)], x=(2, *IMAGE[1:])), most_apart=1)
     pools = [made for made in graph.nodes if isinstance(made.attributes, QAvgPool)]
     assert bool(pools) == (factor > 0)
+
+
+# Scales that are computed: Paddle2ONNX -----------------------------------------------------------
+
+
+def test_scales_and_zero_points_may_be_computed_from_constants():
+    """Paddle2ONNX divides a range by the largest integer, and casts zero points."""
+    built = Model()
+
+    def quantised(x: str, largest: float) -> str:
+        ends = [built.hold(np.float32(number), "end") for number in (largest, 127)]
+        zero = built.hold(np.float32(0), "zero")
+        zero = built.node("Cast", [zero], to=onnx.TensorProto.INT8)
+        held = [built.node("Div", ends), zero]
+        return built.node("DequantizeLinear", [built.node("QuantizeLinear", [x, *held]), *held])
+
+    y = quantised(convolution(built, quantised("x", 6.0), 5, 4, 3, 3), 6.0)
+    assert layers(agree(built.made([y], x=IMAGE), most_apart=1)) == 1
+
+
+# ONNX Runtime's own operators --------------------------------------------------------------------
+
+
+def test_qlinear_where_is_a_choice_of_quantised_values():
+    built = Model()
+    mask = built.hold(np.arange(8) % 3 > 0, "mask")
+    held = [
+        [built.hold(np.float32(s), "s"), built.hold(np.int8(z), "z")]
+        for s, z in ((0.05, -3), (0.02, 7), (0.04, 0))
+    ]
+    chosen = [built.node("QuantizeLinear", ["x", *each]) for each in held[:2]]
+    operands = [mask, chosen[0], *held[0], chosen[1], *held[1], *held[2]]
+    y = built.node("QLinearWhere", operands, domain="com.microsoft")
+    agree(built.made([built.node("DequantizeLinear", [y, *held[2]])], x=(3, 8)), most_apart=1)
+
+
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_dynamic_quantize_matmul_is_a_product_with_scales_of_each_run(zero, bias):
+    """Olive and ONNX Runtime's optimiser write it for dynamically quantised transformers."""
+    built = Model()
+    operands = [
+        built.hold(built.numbers.integers(-60, 61, (8, 5)).astype(np.int8), "w"),
+        built.hold(np.linspace(0.01, 0.02, 5, dtype=np.float32), "scale"),
+        built.hold(np.arange(-2, 3).astype(np.int8), "zero") if zero else "",
+        *([built.hold(built.numbers.normal(size=5).astype(np.float32), "bias")] if bias else []),
+    ]
+    y = built.node("DynamicQuantizeMatMul", ["x", *operands], domain="com.microsoft")
+    proto = built.made([y], x=(2, 3, 8))
+    graph = import_model(proto.SerializeToString())
+    given = {"x": np.random.default_rng(3).normal(size=(2, 3, 8)).astype(np.float32)}
+    (expected,) = run_onnxruntime(proto, given).values()
+    (got,) = evaluate(graph, given).values()
+    np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
 # Steps in float: PyTorch's PT2E ------------------------------------------------------------------
