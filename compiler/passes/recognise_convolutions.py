@@ -73,7 +73,8 @@ def unify_scales(
     groups = np.array(x_scale.scales, np.float32).reshape(layer.groups, -1)
     if w_scale.axis not in (None, 0) or (groups != groups[:, :1]).any():
         return None
-    scales = np.repeat(groups[:, 0], outputs // layer.groups) * np.float32(w_scale.scales)
+    scales = np.repeat(groups[:, 0], outputs // layer.groups)
+    scales = scales * np.array(w_scale.scales, np.float32)
     if not (np.isfinite(scales) & (scales >= np.finfo(np.float32).smallest_normal)).all():
         return None
     points = w_scale.zero_points * (outputs // len(w_scale.zero_points))
