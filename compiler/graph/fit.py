@@ -151,9 +151,9 @@ def fit_product(
 
 
 def average_definition(
-    sums: np.ndarray, count: int, x: Quantisation, y: Quantisation
+    sums: np.ndarray, count: int, x: Quantisation, y: Quantisation, factor: float = 1.0
 ) -> np.ndarray:
-    """Compute DequantizeLinear, AveragePool and QuantizeLinear, before saturation.
+    """Compute DequantizeLinear, AveragePool, a factor and QuantizeLinear, before saturation.
 
     The mean is rounded to float32 once, as if its sum were exact. The rounding of a float32 sum
     would depend on the order of its terms.
@@ -166,13 +166,20 @@ def average_definition(
         Number of elements in the window.
     x, y : Quantisation
         Quantisation of the operand and of the result.
+    factor : float
+        Positive float32 by which the mean is multiplied.
     """
-    mean = (sums.astype(np.float64) * x.scale / count).astype(np.float32)
+    mean = (sums.astype(np.float64) * x.scale / count).astype(np.float32) * np.float32(factor)
     return np.rint(mean / np.float32(y.scale)) + np.float32(y.zero_point)
 
 
 def fit_average(
-    count: int, x: Quantisation, y: Quantisation, low: int = -128, high: int = 127
+    count: int,
+    x: Quantisation,
+    y: Quantisation,
+    low: int = -128,
+    high: int = 127,
+    factor: float = 1.0,
 ) -> ScaleFit:
     """Find the scale with which an integer average is nearest to its float32 definition.
 
@@ -184,11 +191,13 @@ def fit_average(
         Quantisation of the operand and of the result.
     low, high : int
         Limits to which the result is clamped.
+    factor : float
+        Positive float32 by which the mean is multiplied.
     """
     first, last = count * (-128 - x.zero_point), count * (127 - x.zero_point)
     sums = np.arange(first, last + 1, dtype=np.int32)
-    near = average_definition(sums, count, x, y)
-    ideal = x.scale / (y.scale * count)
+    near = average_definition(sums, count, x, y, factor)
+    ideal = x.scale * factor / (y.scale * count)
     critical = _nearest_ties(sums * ideal, CRITICAL_PAIRS)
     return _fit_scale(sums, near, ideal, (y.zero_point, low, high), critical)
 

@@ -6,6 +6,7 @@ front of them has static shapes: it runs here, and the rest on its outputs.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 
@@ -69,6 +70,25 @@ def _needed(nodes: Sequence[onnx.NodeProto], values: Iterable[str]) -> list[bool
         if kept[-1]:
             needed.update(reads(node))
     return kept[::-1]
+
+
+def order_nodes(graph: onnx.GraphProto) -> None:
+    """Put nodes behind those that make their operands; ONNX Runtime reads files in any order.
+
+    A graph that is in order, or has a cycle, is left as it is.
+    """
+    makers = {one: place for place, node in enumerate(graph.node) for one in node.output if one}
+    ahead = [{makers[one] for one in reads(node) if one in makers} for node in graph.node]
+    if all(max(places, default=-1) < place for place, places in enumerate(ahead)):
+        return
+    try:
+        order = [*TopologicalSorter(dict(enumerate(ahead))).static_order()]
+    except CycleError:
+        return
+    nodes = [graph.node[place] for place in order]
+    ordered = onnx.GraphProto(node=nodes)
+    graph.ClearField("node")
+    graph.node.extend(ordered.node)
 
 
 def reads(node: onnx.NodeProto) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ...quoting import MAX_NAME, printable, shell_word
 from ...wording import counted
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
-from .onnx_cut import cut, proposed_cut
+from .onnx_cut import cut, order_nodes, proposed_cut
 from .onnx_dispatch import import_nodes, unsupported
 from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
 from .onnx_scope import ImportScope, Named, key_of, schema_of
@@ -78,6 +78,7 @@ def import_onnx(
     if batch < 1:
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")
     model = _parse(data, name)
+    order_nodes(model.graph)
     opsets = _opsets(model, name)
     settings = ImportSettings(batch, fixed, dims, folder)
     try:

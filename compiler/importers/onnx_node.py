@@ -144,7 +144,7 @@ class OnnxNode(NodeReader):
         """Check a scale and a zero point; return (scales, zero points, axis or None)."""
         shape = self.builder.types[x].shape
         values = np.asarray(scale)
-        if values.dtype != np.float32 or values.ndim > 1:
+        if values.dtype != np.float32 or values.size > max(values.shape, default=1):
             self.fail(
                 "a float32 scale, one or one for each channel",
                 f"{values.dtype}{list(values.shape)}",
@@ -204,8 +204,27 @@ class OnnxNode(NodeReader):
         kind = self.builder.types[x].dtype
         if kind not in ("int8", "uint8", "int32"):
             self.fail("int8, uint8 or int32 to dequantise", kind, "quantise to 8 bits")
-        parameters = self.quantised(x, self.constant(scale), zeros, axis)
-        return self.emit(ops.Dequantize(*parameters), [x], name)
+        scales = self.constant(scale)
+        if self.builder.is_constant(x) and scales.dtype == np.float32:
+            x, scales, zeros = self._positive(x, scales, zeros, axis)
+        return self.emit(ops.Dequantize(*self.quantised(x, scales, zeros, axis)), [x], name)
+
+    def _positive(
+        self, x: str, scales: np.ndarray, zeros: np.ndarray | None, axis: int
+    ) -> tuple[str, np.ndarray, np.ndarray | None]:
+        """Turn the negative scales of a constant, as NNCF's, into positive ones, exactly.
+
+        The complements of an integer and of its zero point have the opposite difference.
+        """
+        data, negative = self.builder.data(x), np.isfinite(scales) & (scales < 0)
+        axis = self.normalise(axis, data.ndim) if scales.size > 1 else 0
+        if not negative.any() or (scales.size > 1 and scales.size != data.shape[axis]):
+            return x, scales, zeros
+        points = np.zeros(scales.shape, data.dtype) if zeros is None else zeros
+        along = [-1 if scales.size > 1 and i == axis else 1 for i in range(data.ndim)]
+        turned = np.where(negative.reshape(along), ~data, data)
+        points = np.where(negative.reshape(points.shape), ~points, points)
+        return self.builder.constant(turned, f"{x}.turned"), np.abs(scales), points
 
     def quantize(
         self, x: str, scale: int, axis: int = 1, dtype: str = "uint8", general: bool = False

@@ -13,7 +13,7 @@ from ..graph import operators as ops
 from .onnx_elementwise import import_binary, import_unary
 from .onnx_images import import_conv, import_global_pool, import_one_pool
 from .onnx_node import OnnxNode
-from .onnx_products import import_gemm, import_matmul
+from .onnx_products import import_gemm, import_matmul, import_matmul_integer_to_float
 from .onnx_tensors import ELEMENT_TYPES
 
 BELOW_INT8 = ("int2", "uint2", "int4", "uint4")
@@ -139,12 +139,31 @@ def import_qlinear_concat(node: OnnxNode) -> str:
     return node.quantize(node.emit(ops.Concat(node.axis(0, node.rank(2))), parts), 0)
 
 
+def import_qlinear_where(node: OnnxNode) -> str:
+    """Import QLinearWhere as Dequantize of both values, Where, Quantize."""
+    values = node.dequantize(1), node.dequantize(4)
+    return node.quantize(node.emit(ops.Where(), [node.input(0), *values]), 7)
+
+
+def import_dynamic_matmul(node: OnnxNode) -> str:
+    """Import DynamicQuantizeMatMul as DynamicQuantizeLinear, MatMulIntegerToFloat."""
+    inner = node.as_operator("DynamicQuantizeLinear", node.input(0))
+    inner.proto.output[:] = [f"{node.result}.{part}" for part in ("bytes", "scale", "point")]
+    x, scale, point = import_dynamic_quantize(inner)
+    operands = [node.input(index) if node.has(index) else None for index in (1, 2, 3, 4)]
+    w, w_scale, w_point, bias = operands
+    return import_matmul_integer_to_float(
+        node.as_operator("MatMulIntegerToFloat", x, w, scale, w_scale, point, w_point, bias)
+    )
+
+
 QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | list[str]]] = {
     **{(domain, "QuantizeLinear"): import_quantize for domain in ("", "com.microsoft")},
     **{(domain, "DequantizeLinear"): import_dequantize for domain in ("", "com.microsoft")},
     ("", "DynamicQuantizeLinear"): import_dynamic_quantize,
     ("", "QLinearConv"): import_qlinear_conv,
     ("", "QLinearMatMul"): import_qlinear_matmul,
+    ("com.microsoft", "DynamicQuantizeMatMul"): import_dynamic_matmul,
     ("com.microsoft", "QGemm"): import_qgemm,
     ("com.microsoft", "QLinearAdd"): partial(import_qlinear, import_binary, 2),
     ("com.microsoft", "QLinearMul"): partial(import_qlinear, import_binary, 2),
@@ -156,4 +175,5 @@ QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | list[str]]]
         import_qlinear, import_pool_of_layout, 1
     ),
     ("com.microsoft", "QLinearConcat"): import_qlinear_concat,
+    ("com.microsoft", "QLinearWhere"): import_qlinear_where,
 }

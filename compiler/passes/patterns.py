@@ -1,7 +1,7 @@
 """Shared patterns of passes: quantised values, clamps after a layer, constants, layouts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -97,8 +97,10 @@ def clamped(inner: GraphPattern) -> GraphPattern:
 # Quantised values --------------------------------------------------------------------------------
 
 
-def quantised(inner: GraphPattern) -> NodePattern:
-    """Describe a per-tensor Quantize to int8, `target`, of a value after `clamps`.
+def quantised(inner: GraphPattern, by_channel: bool = False) -> NodePattern:
+    """Describe a Quantize to int8, `target`, of a value after `clamps`.
+
+    It is per tensor, or by channel if that is allowed.
 
     An empty tensor does not match, because the accelerator has no loops without iterations.
     """
@@ -106,7 +108,7 @@ def quantised(inner: GraphPattern) -> NodePattern:
         ops.Quantize,
         clamped(inner),
         capture="target",
-        where=lambda target: target.axis is None and target.dtype == "int8",
+        where=lambda target: (by_channel or is_per_tensor(target)) and target.dtype == "int8",
         result=lambda kind: kind.elements > 0,
     )
 
@@ -130,6 +132,26 @@ def result_of(site: Site) -> tuple[Quantisation, tuple[int, int]]:
     """Return the quantisation of a match of `quantised`, and its limits as integers."""
     target = site["target"]
     return quantisation_of(target), clamp_of(site["clamps"]).bounds(target)
+
+
+def channels_of(site: Site, axis: int) -> tuple[Quantisation, np.ndarray, tuple[int, int]] | None:
+    """Return the quantisation, scales and limits of a match of `quantised` that may be by channel.
+
+    Channels with their own scales count in units of them. None if they are not along the axis, or
+    if they have different zero points or limits.
+    """
+    target: ops.Quantize = site["target"]
+    scales, clamp = np.array(target.scales, np.float32), clamp_of(site["clamps"])
+    if is_per_tensor(target):
+        return quantisation_of(target), scales, clamp.bounds(target)
+    limits = {
+        (point, *clamp.bounds(replace(target, scales=(scale,), zero_points=(point,), axis=None)))
+        for scale, point in zip(target.scales, target.zero_points, strict=True)
+    }
+    if target.axis != axis or len(limits) != 1:
+        return None
+    ((point, low, high),) = limits
+    return Quantisation(1.0, point), scales, (low, high)
 
 
 def scale_of(site: Site, x: str) -> Quantisation:

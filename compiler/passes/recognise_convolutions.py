@@ -23,12 +23,12 @@ from .patterns import (
     HELD,
     TO_FIRST,
     TO_LAST,
+    channels_of,
     dequantised,
     is_int8,
     known,
     quantised,
     reshaped,
-    result_of,
     scale_of,
     to_image,
 )
@@ -48,7 +48,47 @@ Term = tuple[str, tuple[int, ...]]
 """A part of a bias: a value, and the shape to which it may broadcast."""
 
 
-@rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
+BY_CHANNEL = op(
+    ops.Dequantize,
+    value("x", where=is_int8),
+    capture="x_scale",
+    where=lambda scaling: scaling.axis == 1 and len(set(scaling.zero_points)) == 1,
+)
+
+
+@rule(op(ops.Conv, BY_CHANNEL, WEIGHTS, ..., capture="layer", where=lambda c: c.is_image))
+def unify_scales(
+    site: Site,
+    layer: ops.Conv,
+    x: str,
+    x_scale: ops.Dequantize,
+    w: str,
+    w_scale: ops.Dequantize,
+) -> str | None:
+    """Conv of groups with their own scales -> Conv of one scale, 1, the others in the weights'.
+
+    NNCF quantises the input of depthwise convolutions by channel.
+    """
+    outputs = site.shape_of(w)[0]
+    groups = np.array(x_scale.scales, np.float32).reshape(layer.groups, -1)
+    if w_scale.axis not in (None, 0) or (groups != groups[:, :1]).any():
+        return None
+    scales = np.repeat(groups[:, 0], outputs // layer.groups)
+    scales = scales * np.array(w_scale.scales, np.float32)
+    if not (np.isfinite(scales) & (scales >= np.finfo(np.float32).smallest_normal)).all():
+        return None
+    points = w_scale.zero_points * (outputs // len(w_scale.zero_points))
+    kernel = site.emit(ops.Dequantize(tuple(map(float, scales)), points, 0), w)
+    image = site.emit(ops.Dequantize((1.0,), x_scale.zero_points[:1], None), x)
+    return site.emit(layer, image, kernel, *site.root.inputs[2:])
+
+
+@rule(
+    quantised(
+        either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True)),
+        by_channel=True,
+    )
+)
 def recognise(
     site: Site,
     addend: str | None,
@@ -58,18 +98,19 @@ def recognise(
     w_scale: ops.Dequantize,
 ) -> str | None:
     """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes."""
+    conv = layer if isinstance(layer, ops.Conv) else None
     weighted = weights_of(site, layer, w, w_scale)
-    if weighted is None:
+    wanted = channels_of(site, 1 if conv else len(site.shape) - 1)
+    if weighted is None or wanted is None:
         return None
-    whole, scales = weighted
-    conv, channels = layer if isinstance(layer, ops.Conv) else None, len(scales)
-    given, (y, limits) = scale_of(site, "x"), result_of(site)
+    (whole, scales), (y, y_scales, limits) = weighted, wanted
+    given, channels = scale_of(site, "x"), len(scales)
     made = site.node("layer")
     terms: list[Term] = [(name, (channels,)) for name in made.inputs[2:]]
     if addend is not None:
         terms.append((addend, (1, channels, 1, 1) if conv else (channels,)))
     bias = _bias(site, terms, given.scale * scales.astype(np.float64))
-    scale = output_scale(given.scale, scales, y.scale)
+    scale = output_scale(given.scale, scales, y_scales)
     if bias is None or scale is None:
         return None
     total = bias - given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
@@ -162,14 +203,14 @@ def _per_weight(of_inputs: np.ndarray, groups: int, channels: int) -> np.ndarray
     return np.repeat(of_groups, channels // groups, axis=1)[None, None]
 
 
-def output_scale(x: float, w: np.ndarray, y: float) -> np.ndarray | None:
+def output_scale(x: float, w: np.ndarray, y: float | np.ndarray) -> np.ndarray | None:
     """Return `float32(float32(x * w) / y)`, but at least the smallest normal number.
 
     A scale below 2**-126 brings every accumulator to 0, so raising it changes nothing. Returns None
     if a scale is not finite.
     """
     with np.errstate(over="ignore", under="ignore"):
-        scale = (np.float32(x) * w.astype(np.float32)) / np.float32(y)
+        scale = (np.float32(x) * w.astype(np.float32)) / np.asarray(y, np.float32)
     if not np.isfinite(scale).all():
         return None
     return np.maximum(scale, np.finfo(np.float32).smallest_normal).astype(np.float32)
@@ -212,4 +253,4 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 def recognise_convolutions(graph: Graph) -> Graph:
     """Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv."""
-    return rewrite(graph, recognise)
+    return rewrite(graph, unify_scales, recognise)

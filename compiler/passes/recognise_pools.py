@@ -1,5 +1,7 @@
 """Recognise quantised pools: Dequantize, AveragePool, Quantize -> QAvgPool; MaxPool -> QMaxPool.
 
+An average may be multiplied by a number, as Quark does for processors that divide by shifts.
+
 Averages over varying numbers of elements (padding that does not count) stay on the host.
 """
 
@@ -8,8 +10,17 @@ import math
 from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_average
-from ..rewriting import Site, op, rewrite, rule, value
-from .patterns import channels_first, dequantised, is_int8, quantised, result_of, scale_of
+from ..rewriting import Site, either, op, rewrite, rule, value
+from .patterns import (
+    channels_first,
+    dequantised,
+    is_int8,
+    known,
+    known_number,
+    quantised,
+    result_of,
+    scale_of,
+)
 
 MAX_WINDOW = 1 << 16
 """From this number of elements, a window's sum may leave the exactly requantised range."""
@@ -21,14 +32,18 @@ def is_even(pool: ops.AveragePool) -> bool:
     return even and pool.dilations == (1, 1)
 
 
-@rule(quantised(op(ops.AveragePool, dequantised("x"), capture="pool", where=is_even)))
-def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
-    """Quantize(clamps(AveragePool(Dequantize(x)))) -> QAvgPool(x)."""
+POOL = op(ops.AveragePool, dequantised("x"), capture="pool", where=is_even)
+
+
+@rule(quantised(either(POOL, op(ops.Binary("Mul"), POOL, known("factor"), commutative=True))))
+def recognise_average(site: Site, pool: ops.AveragePool, x: str, factor: str | None) -> str | None:
+    """Quantize(clamps(AveragePool(Dequantize(x)) * factor?)) -> QAvgPool(x)."""
     count = math.prod(pool.kernel)
-    if count >= MAX_WINDOW:
+    times = 1.0 if factor is None else known_number(site.view, factor)
+    if count >= MAX_WINDOW or times is None or not 0 < times < math.inf:
         return None
     given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
-    fit = fit_average(count, given, y, low, high)
+    fit = fit_average(count, given, y, low, high, float(times))
     operator = ops.QAvgPool(
         *(pool.kernel, pool.strides, pool.pads, given.zero_point),
         *(-count * given.zero_point, fit.scale, y.zero_point, low, high, fit.mismatches),

@@ -17,6 +17,13 @@ from .patterns import HELD, dequantised, is_int8, known, quantisation_of, quanti
 MAX_MATRICES = 64
 """Number of matrices beyond which a product is not split; each one is a layer with its weights."""
 
+MAX_SMALL = 1 << 10
+"""Elements of a matrix up to which a product with an operand that is constant is faster.
+
+So measured on `transformer-85` and `16x16`. The layers of larger matrices take 7 to 44 % fewer
+cycles, those of smaller ones up to 33 % more.
+"""
+
 WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
 
 PRODUCT = op(ops.MatMul, dequantised("x", constant=False), WEIGHTS, capture="product")
@@ -50,10 +57,11 @@ def split(
     addend: str | None,
 ) -> str | None:
     """Quantize(clamps(Add?(MatMul(x, w[B, K, N])))) -> QConcat of one such product per matrix."""
-    if w_scale.axis is None and addend is None:
-        return None  # a product whose operand is constant: heads are read in place
     label, weights = site.node("product").name, site.data(w)
     inputs, outputs = site.shape_of(x), site.shape
+    alike = w_scale.axis is None and addend is None and inputs[:-2] == weights.shape[:-2]
+    if alike and prod(weights.shape[-2:]) <= MAX_SMALL:
+        return None  # a product whose operand is constant: heads are read in place
     batch = _batch(weights.shape[:-2], outputs[:-2])
     if batch is None or len(inputs) > len(outputs):
         return None

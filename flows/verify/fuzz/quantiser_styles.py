@@ -1,7 +1,7 @@
 """The styles in which quantisers write networks, and the form with QLinear operators.
 
 Sources: `onnxruntime.quantization`, NVIDIA's Model-Optimizer and pytorch-quantization, Brevitas'
-QCDQ export, tf2onnx of TFLite files, and NNCF's ONNX backend.
+QCDQ export, tf2onnx of TFLite files, NNCF's ONNX backend, and AMD's Quark for its XINT8 processors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Style:
     types
         Types of activations to draw from.
     symmetric
-        Whether zero points of activations are 0.
+        Whether zero points of activations are in the middle of their type.
     bits
         Widths of activations and weights to draw from; below 8, a Clip follows each Quantize.
     float_weights
@@ -33,6 +33,14 @@ class Style:
         Share of weights in uint8 with a zero point of their own, where activations are uint8 too.
     channels_last
         Whether layers stand between Transposes, as from a network whose channels are last.
+    by_channel
+        Whether the channels in front of depthwise convolutions have their own scales.
+    signed_scales
+        Whether scales of weights may be negative.
+    powers
+        Whether scales are powers of two, and averages are multiplied by a number.
+    any_order
+        Whether nodes stand in any order.
     """
 
     inputs_only: bool = False
@@ -43,6 +51,10 @@ class Style:
     float_bias: bool = False
     wide_weights: float = 0.0
     channels_last: bool = False
+    by_channel: bool = False
+    signed_scales: bool = False
+    powers: bool = False
+    any_order: bool = False
 
 
 STYLES: Mapping[str, Style] = {
@@ -53,7 +65,10 @@ STYLES: Mapping[str, Style] = {
     ),
     "brevitas-qcdq": Style(bits=(8, 8, 8, 6, 4, 3, 2), float_weights=0.5),
     "tflite": Style(channels_last=True),
-    "nncf": Style(inputs_only=True, float_weights=1.0, float_bias=True),
+    "nncf": Style(
+        inputs_only=True, float_weights=0.5, float_bias=True, by_channel=True, signed_scales=True
+    ),
+    "quark-xint8": Style(types=("uint8", "int8"), symmetric=True, powers=True, any_order=True),
 }
 """Styles by name; two of them are ONNX Runtime's formats."""
 

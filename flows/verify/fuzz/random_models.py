@@ -146,7 +146,7 @@ class GrowingModel:
         self.scales[result] = float(np.float32(scale))
         return result
 
-    def operand(self, source: str) -> str:
+    def operand(self, source: str, depthwise: bool = False) -> str:
         """The operand of a product that holds a value; quantised already in this style."""
         return source
 
@@ -198,7 +198,7 @@ class GrowingModel:
         pads = [k // 2 for k in kernel * 2] if chance.random() < 0.6 else [0, 0, 0, 0]
         shape = (n, made, *_extents((height, width), kernel, strides, pads))
         weights = (made, channels // group, *kernel)
-        source = self.operand(source)
+        source = self.operand(source, depthwise)
         inputs = [source, *self.weights(source, weights, 0)]
         out = self.node(
             "Conv", inputs, shape, kernel_shape=kernel, strides=strides, pads=pads, group=group
@@ -221,8 +221,12 @@ class GrowingModel:
     def global_pool(self, source: str) -> str:
         """The mean of each channel."""
         shape = (*self.shapes[source][:2], 1, 1)
-        out = self.node("GlobalAveragePool", [source], shape)
+        out = self.averaged(self.node("GlobalAveragePool", [source], shape))
         return self.quantised(out, self.chance.uniform(0.01, 0.06))
+
+    def averaged(self, source: str) -> str:
+        """An average as it is quantised."""
+        return source
 
     def residual(self, source: str) -> str:
         """A sum or difference with a value of the same shape, itself or a constant."""

@@ -1,5 +1,7 @@
 """Random quantised ONNX models in the styles of several quantisers."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 from typing_extensions import override
@@ -37,6 +39,11 @@ class StyledModel(GrowingModel):
         """Return the file, in ONNX Runtime's QOperator format if the style asks for it."""
         if self.format == QOPERATOR:
             model = with_qlinear_operators(model)
+        if self.style.any_order:
+            nodes = list(model.graph.node)
+            self.chance.shuffle(nodes)
+            del model.graph.node[:]
+            model.graph.node.extend(nodes)
         return model.SerializeToString()
 
     @override
@@ -61,13 +68,14 @@ class StyledModel(GrowingModel):
     def rounded(self, source: str, scale: float) -> str:
         """Q/DQ; below 8 bits with a Clip between them."""
         low, high = (0, 255) if self.dtype == "uint8" else (-128, 127)
-        zero = 0
+        zero = (low + high + 1) // 2
         if not self.style.symmetric:
             zero = self.chance.choice((low, (low + high + 1) // 2, self.chance.randint(low, high)))
         if self.bits < 8:
             low, high = (0, 2**self.bits - 1) if low == 0 else (-(2**self.bits) // 2, 0)
             high = high or -low - 1
             zero, scale = 0, scale * 2 ** (8 - self.bits)
+        scale = self.allowed(scale)
         kind = np.dtype(self.dtype)
         held = [
             self.hold(np.array(scale, np.float32), "scale"),
@@ -81,15 +89,43 @@ class StyledModel(GrowingModel):
         self.scales[result] = float(np.float32(scale))
         return result
 
+    def allowed(self, scale: Any) -> Any:
+        """The scales that a style has near these."""
+        return 2.0 ** np.rint(np.log2(scale)) if self.style.powers else scale
+
+    def rounded_by_channel(self, source: str) -> str:
+        """Q/DQ with a scale for each channel, and one zero point."""
+        shape = self.shapes[source]
+        scales = self.scales[source] * self.numbers.uniform(0.5, 1.5, shape[1])
+        held = [
+            self.hold(scales.astype(np.float32), "scale"),
+            self.hold(np.zeros(shape[1], self.dtype), "zero"),
+        ]
+        integers = self.node("QuantizeLinear", [source, *held], shape, axis=1)
+        result = self.node("DequantizeLinear", [integers, *held], shape, axis=1)
+        self.scales[result] = self.scales[source]
+        return result
+
+    @override
+    def averaged(self, source: str) -> str:
+        """An average times a number, where a processor divides by a shift."""
+        if not self.style.powers:
+            return source
+        factor = self.hold(np.array(self.chance.uniform(0.9, 1.1), np.float32), "factor")
+        return self.node("Mul", [source, factor], self.shapes[source])
+
     def clipped(self, source: str, low: int, high: int, kind: np.dtype) -> str:
         """A Clip of integers to fewer bits."""
         ends = [self.hold(np.array(end, kind), "end") for end in (low, high)]
         return self.node("Clip", [source, *ends], self.shapes[source])
 
-    def operand(self, source: str) -> str:
+    @override
+    def operand(self, source: str, depthwise: bool = False) -> str:
         """The quantised operand of a product; several products may share it."""
         if not self.style.inputs_only:
             return source
+        if depthwise and self.style.by_channel:
+            return self.rounded_by_channel(source)
         if source not in self.operands or self.chance.random() < 0.3:
             self.operands[source] = self.rounded(source, self.scales[source])
         return self.operands[source]
@@ -103,13 +139,16 @@ class StyledModel(GrowingModel):
         taps = int(np.prod(shape)) // channels
         half = 2 ** (min(self.bits, 8) - 1)
         scale = self.numbers.uniform(0.7, 2.5, count) / half / np.sqrt(taps)
-        scale = np.asarray(scale, np.float32)
+        scale = np.asarray(self.allowed(scale), np.float32)
+        stored = wide or chance.random() >= style.float_weights
+        if stored and style.signed_scales:
+            scale = np.asarray(scale * self.numbers.choice((-1, 1), count), np.float32)
         kind = np.dtype(np.uint8 if wide else np.int8)
         zero = np.full(count, self.numbers.integers(60, 200) if wide else 0).astype(kind)
         parameters = [self.hold(scale, "ws"), self.hold(zero, "wz")]
         attributes = {"axis": axis} if per_channel else {}
         integers = self.numbers.integers(0 if wide else 1 - half, 256 if wide else half, shape)
-        if not wide and chance.random() < style.float_weights:
+        if not stored:
             spread = scale.reshape([-1 if i == axis else 1 for i in range(len(shape))])
             real = (integers * (spread if per_channel else scale)).astype(np.float32)
             held = self.node(
@@ -218,7 +257,7 @@ class StyledModel(GrowingModel):
         """Squeeze-and-excite: a product with one number for each channel."""
         shape = self.shapes[source]
         mean = self.node("GlobalAveragePool", [source], (*shape[:2], 1, 1))
-        mean = self.quantised(mean, 0.03)
+        mean = self.quantised(self.averaged(mean), 0.03)
         inner = self.operand(mean)
         gate = self.node(
             "Conv", [inner, *self.weights(inner, (shape[1], shape[1], 1, 1), 0)], (*shape[:2], 1, 1)
