@@ -14,7 +14,7 @@ from types import MappingProxyType
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.kernels import build_kernel
-from ..accelerator.kernels.common import OWN_NAMES
+from ..accelerator.kernels.common import OWN_NAMES, StoredNode
 from ..accelerator.kernels.first_layer import Image, find_images
 from ..accelerator.kernels.movement import TensorCopy, copy
 from ..accelerator.lower_bound import demand_of
@@ -163,9 +163,8 @@ def form_groups(
     groups: dict[str, Group | MovementGroup] = {}
     for node in nodes:
         if isinstance(node.attributes, Rearranging):
-            kernels = [
-                copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]
-            ]
+            site = StoredNode(node, graph, configuration)
+            kernels = [copy(wanted, site) for wanted in copies[node.output.name]]
             alone = (fuser.group([one], (node,)) for one in kernels)
             work = tuple(piece for group in alone for piece in group.work)
             groups[node.output.name] = MovementGroup((node,), work)
