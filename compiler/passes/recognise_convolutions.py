@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.accumulators import (
     HIGHEST,
@@ -18,7 +17,7 @@ from ..graph.accumulators import (
     exact_layer,
     result_bounds,
 )
-from ..rewriting import Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import Site, either, first_match, op, rule, value
 from .patterns import (
     HELD,
     TO_FIRST,
@@ -49,7 +48,7 @@ Term = tuple[str, tuple[int, ...]]
 
 
 @rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
-def recognise(
+def recognise_convolutions(
     site: Site,
     addend: str | None,
     layer: ops.Conv | ops.MatMul,
@@ -57,7 +56,10 @@ def recognise(
     w: str,
     w_scale: ops.Dequantize,
 ) -> str | None:
-    """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes."""
+    """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes.
+
+    Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv.
+    """
     weighted = weights_of(site, layer, w, w_scale)
     if weighted is None:
         return None
@@ -208,8 +210,3 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     rank = max(len(shape), len(target))
     padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (shape, target)]
     return all(size in (1, wanted) for size, wanted in zip(*padded, strict=True))
-
-
-def recognise_convolutions(graph: Graph) -> Graph:
-    """Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv."""
-    return rewrite(graph, recognise)

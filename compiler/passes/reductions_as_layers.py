@@ -36,8 +36,11 @@ def reduce_by_layer(site: Site, x: str, reduce: ops.Reduce) -> str | None:
 
 
 @rule(op(ops.Reduce, value("x"), capture="reduce", result=is_float32))
-def reduce_integers(site: Site, x: str, reduce: ops.Reduce) -> str | None:
-    """Quantize(mean or maximum of Dequantize(x)) -> Quantize of a layer of Dequantize(x)."""
+def recognise_reductions(site: Site, x: str, reduce: ops.Reduce) -> str | None:
+    """Quantize(mean or maximum of Dequantize(x)) -> Quantize of a layer of Dequantize(x).
+
+    Write means and maxima between integers as layers.
+    """
     ends = site.view.producer(x), site.view.only_user(site.root.output.name)
     kinds = ops.Dequantize, ops.Quantize
     if not all(
@@ -126,11 +129,6 @@ def normalise_by_layer(site: Site, x: str, factor: str, offset: str) -> str | No
         for name, data in (("weights", weights), ("bias", found[1].offset.astype(np.float32)))
     )
     return site.emit(ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), shape[1]), x, *parts)
-
-
-def recognise_reductions(graph: Graph) -> Graph:
-    """Write means and maxima between integers as layers."""
-    return rewrite(graph, reduce_integers)
 
 
 def reductions_as_layers(graph: Graph) -> Graph:
