@@ -8,7 +8,7 @@ from ..cpu.kernels.interpolation import Interpolation
 from ..cpu.kernels.sampling import LinearSamples
 from ..graph import Node
 from ..graph import operators as ops
-from ..rewriting import op, value
+from ..rewriting import computed, constant, op
 from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
@@ -28,8 +28,8 @@ MAX_BLOCK = 64
 @matcher(
     op(
         ops.Interpolate,
-        value("x", constant=False, where=has_floats),
-        *(value("places", constant=True), value("weights", constant=True)),
+        computed("x", where=has_floats),
+        *(constant("places"), constant("weights")),
         capture="interpolate",
     )
 )
@@ -89,8 +89,8 @@ def windows_of(
 @matcher(
     op(
         ops.GridSample,
-        value("x", constant=False, where=has_floats),
-        value("grid", constant=False, where=has_floats),
+        computed("x", where=has_floats),
+        computed("grid", where=has_floats),
         capture="sample",
         where=lambda one: one.mode == "linear" and one.padding in ("zeros", "border"),
     )

@@ -7,12 +7,12 @@ stay the integers that they are, but for the sign of a negative factor.
 import numpy as np
 
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rule_of, value
+from ..rewriting import Site, constant, either, op, rule_of
 from .fold_batch_normalisation import scale_and_offset
 from .patterns import dequantised, is_int8, known, known_data
 
 X = dequantised("x", constant=False)
-WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="scaling")
+WEIGHTS = op(ops.Dequantize, constant("w", where=is_int8), capture="scaling")
 
 CONVOLUTION = tuple(
     op(ops.Conv, X, WEIGHTS, *bias, capture="layer", private=True, where=lambda c: c.is_image)

@@ -7,7 +7,7 @@ only if every pixel is copied the same number of times.
 import numpy as np
 
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rule_of, value
+from ..rewriting import Site, computed, constant, either, op, rule_of, value
 from .patterns import TO_FIRST, TO_LAST, is_int8
 
 ROWS = 2
@@ -18,7 +18,7 @@ RESIZED = op(ops.Transpose(TO_FIRST), op(ops.QResize, value("image"), capture="i
 
 @rule_of(
     ops.Gather,
-    *(either(RESIZED, value("x", constant=False)), value("indices", constant=True)),
+    *(either(RESIZED, computed("x")), constant("indices")),
     capture="gather",
     where=lambda gather: gather.axis in (ROWS, ROWS + 1),
     result=is_int8,

@@ -11,15 +11,13 @@ import numpy as np
 from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULTIPLIER
 from ..graph import Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, either, first_match, op, repeated, rule, value
+from ..rewriting import Site, constant, either, first_match, op, repeated, rule, value
 from .patterns import dequantised, of_images, quantised, result_of, scale_of
 
 GATE = Quantisation(float(np.float32(1 / GATE_ONE)), GATE_ZERO_POINT)
 """Quantisation of the factor of a state."""
 
-STATE = either(
-    op(ops.Binary("Add"), dequantised("high"), dequantised("low")), value("zero", constant=True)
-)
+STATE = either(op(ops.Binary("Add"), dequantised("high"), dequantised("low")), constant("zero"))
 """A state, or the one before the first step of a sequence."""
 
 ZERO = 1, -128

@@ -11,13 +11,13 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import Site, constant, either, first_match, op, rewrite, rule
 from .patterns import HELD, dequantised, is_int8, known, quantisation_of, quantised, reshaped
 
 MAX_MATRICES = 64
 """Number of matrices beyond which a product is not split; each one is a layer with its weights."""
 
-WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
+WEIGHTS = op(ops.Dequantize, constant("w", where=is_int8), capture="w_scale")
 
 PRODUCT = op(ops.MatMul, dequantised("x", constant=False), WEIGHTS, capture="product")
 

@@ -16,7 +16,7 @@ from ..passes.normalisations import ROWS, channels_first, normalisation_of, norm
 from ..passes.patterns import CLAMP, is_float32
 from ..passes.recognise_own_kernels import has_integer_form
 from ..passes.recognise_pools import is_even
-from ..rewriting import GraphMatch, number, op, value
+from ..rewriting import GraphMatch, computed, constant, number, op, value
 from ..rewriting.patterns import NodePattern
 from .float_layer import FloatLayer
 from .states import find_states
@@ -68,12 +68,12 @@ def is_image(kind: TensorType) -> bool:
     return kind.dtype == "float32" and len(kind.shape) == 4
 
 
-HERE, A, B = value("here"), value("a", constant=False), value("b", constant=False)
-KERNEL, MATRIX = (value(constant=True, where=has_rank(rank)) for rank in (4, 2))
-CONSTANT = value("constant", constant=True)
+HERE, A, B = value("here"), computed("a"), computed("b")
+KERNEL, MATRIX = (constant(where=has_rank(rank)) for rank in (4, 2))
+CONSTANT = constant("constant")
 
 HEADS = (
-    ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # after `prepare`
+    ("conv", op(ops.Conv, A, KERNEL, constant(), result=is_float32)),  # after `prepare`
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
     ("matmul", op(ops.MatMul, A, value("b"), result=is_float32)),
     ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
@@ -110,7 +110,7 @@ def _norms(graph: Graph) -> Iterable[FloatLayer]:
             break
 
 
-SOFTMAX = probabilities(value("scores", constant=False, where=is_float32))
+SOFTMAX = probabilities(computed("scores", where=is_float32))
 
 
 def _softmaxes(graph: Graph) -> Iterable[FloatLayer]:

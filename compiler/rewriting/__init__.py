@@ -7,6 +7,8 @@ from .patterns import (
     GraphMatch,
     GraphPattern,
     GraphView,
+    computed,
+    constant,
     each,
     either,
     first_match,
@@ -20,7 +22,7 @@ from .rewriter import rewrite, rewrite_once
 from .rules import Rule, Site, rule, rule_of
 
 __all__ = [
-    "GraphMatch", "GraphPattern", "GraphView", "Rule", "Site", "each", "either", "first_match",
-    "fits", "number", "op", "repeated", "rewrite", "rewrite_once", "rule", "rule_of",
-    "value",
+    "GraphMatch", "GraphPattern", "GraphView", "Rule", "Site", "computed", "constant", "each",
+    "either", "first_match", "fits", "number", "op", "repeated", "rewrite", "rewrite_once", "rule",
+    "rule_of", "value",
 ]  # fmt: skip
