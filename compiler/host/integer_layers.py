@@ -36,7 +36,7 @@ from ..graph.operators import (
 )
 from ..rewriting import computed, constant, op
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
-from .kernel import HERE, HostKernel, HostScope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher, matcher_of
 
 TAPS = 4
 """Elements of one dot product; adjacent heads are read in groups of this size."""
@@ -172,12 +172,10 @@ def match_pool(
 # Products of two activations ---------------------------------------------------------------------
 
 
-@matcher(
-    op(
-        *((QMatMul, QMatMulSums), *(computed(n) for n in "ab")),
-        capture="layer",
-        where=lambda layer: layer.repeats == 1,
-    )
+@matcher_of(
+    *((QMatMul, QMatMulSums), *(computed(n) for n in "ab")),
+    capture="layer",
+    where=lambda layer: layer.repeats == 1,
 )
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str

@@ -14,7 +14,7 @@ from ..rewriting import GraphMatch, computed, constant, either, fits, number, op
 from ..rewriting.patterns import NOTHING, GraphPattern, NodePattern
 from .arrangement import joined_heads
 from .graph_queries import in_order, scalar
-from .kernel import HERE, HostKernel, HostScope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher, matcher_of
 from .layers import with_followers
 
 BY_CONSTANT = op(Binary, HERE, constant("constant"), capture="step", commutative=True)
@@ -27,12 +27,10 @@ def is_matrix(kind: TensorType) -> bool:
     return whole and kind.dtype == "float32"
 
 
-@matcher(
-    op(
-        MatMul,
-        computed("x", where=lambda kind: kind.elements > 0 and len(kind.shape) >= 2),
-        constant("w", where=is_matrix),
-    )
+@matcher_of(
+    MatMul,
+    computed("x", where=lambda kind: kind.elements > 0 and len(kind.shape) >= 2),
+    constant("w", where=is_matrix),
 )
 def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
     """Match MatMul by a constant, [Mul, Add of constants], [Add of a value], [activation]."""

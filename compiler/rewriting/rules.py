@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..graph.operator import Operator
 from .patterns import GraphMatch, GraphView, NodePattern, op
 from .rewriter import Rewriter, rewrite
 
-P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Site:
@@ -178,11 +178,12 @@ def rule(*patterns: NodePattern) -> Callable[[Callable[..., str | None]], Rule]:
     return lambda replace: Rule.of(patterns, replace, 1)
 
 
-def _of_node(
-    describe: Callable[P, NodePattern],
-) -> Callable[P, Callable[[Callable[..., str | None]], Rule]]:
-    return lambda *operands, **conditions: rule(describe(*operands, **conditions))
+def of_node(
+    make: Callable[[NodePattern], Callable[[Callable[..., Any]], T]],
+) -> Callable[..., Callable[[Callable[..., Any]], T]]:
+    """Return `make` for the nodes that `op` describes, of its arguments: `make(op(...))`."""
+    return lambda *operands, **conditions: make(op(*operands, **conditions))
 
 
-rule_of = _of_node(op)
+rule_of = of_node(rule)
 """Turns a function into a rule of the nodes that `op` describes: `rule(op(...))`."""
