@@ -1,6 +1,7 @@
 """Rewriting of graphs: patterns of operators as data, rules made of patterns, and a driver.
 
-A pass is a list of rules. The matchers of host kernels and the quantiser use the same patterns.
+A pass is a rule or a list of rules. The matchers of host kernels and the quantiser use the same
+patterns.
 """
 
 from .patterns import (
