@@ -241,7 +241,7 @@ def element_type(tree: Expression, tensors: Mapping[str, Tensor]) -> str:
         return element_type(tree.arguments[0], tensors)
     if not isinstance(tree, Call) or tree.op in _GIVES_INT32:
         return "int32"
-    if tree.op in REALS and tree.op not in _LIKE_OPERANDS:
+    if tree.op not in _LIKE_OPERANDS:
         return "float32"
     found = {element_type(part, tensors) for part in tree.arguments}
     return next((wide for wide in ("float32", "int64") if wide in found), "int32")
@@ -251,7 +251,10 @@ _GIVES_INT32 = (
     *(Op.ROUND, Op.LESS, Op.EQUAL, Op.REQUANTISE, Op.CLAMP, Op.LOOKUP),
     *ROW_OPS,
 )
-_LIKE_OPERANDS = (Op.SELECT, Op.SHIFT_RIGHT, Op.AND, Op.OR, Op.XOR)
+_LIKE_OPERANDS = (
+    *(Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM),
+    *(Op.SELECT, Op.SHIFT_RIGHT, Op.AND, Op.OR, Op.XOR),
+)
 
 
 MAX_ELEMENTS = 1 << 22
@@ -329,7 +332,7 @@ def _value(tree, values, tensors, where, over) -> np.ndarray:
         return _element(read, rows_of(tree.op, values[read.tensor], mask, *parts), 0, where)
     parts = [_value(argument, values, tensors, where, over) for argument in tree.arguments]
     with np.errstate(all="ignore"):
-        return _apply(tree.op, parts)
+        return MEANINGS[tree.op](*parts)
 
 
 ROW_CONSTANTS = 3
@@ -359,27 +362,15 @@ def rows_of(
     return np.reshape(rows, data.shape)
 
 
-def _apply(op: Op, parts: list[np.ndarray]) -> np.ndarray:
-    if op is Op.ADD:
-        return parts[0] + parts[1]
-    if op is Op.MULTIPLY:
-        return parts[0] * parts[1]
-    if op is Op.MAXIMUM:
-        return np.maximum(parts[0], parts[1])
-    if op is Op.MINIMUM:
-        return np.minimum(parts[0], parts[1])
-    if op is Op.REQUANTISE:
-        return requantise(parts[0], parts[1])
-    if op is Op.CLAMP:
-        low, high = parts[1], parts[2]
-        return np.minimum(np.maximum(saturate8(parts[0]).astype(np.int32), low), high)
-    if op is Op.LOOKUP:
-        return parts[0].reshape(-1)[parts[1] + 128].astype(np.int32)
-    return REALS[op](*parts)
-
-
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-REALS: Mapping[Op, Callable[..., np.ndarray]] = {
+MEANINGS: Mapping[Op, Callable[..., np.ndarray]] = {
+    Op.ADD: np.add,
+    Op.MULTIPLY: np.multiply,
+    Op.MAXIMUM: np.maximum,
+    Op.MINIMUM: np.minimum,
+    Op.REQUANTISE: requantise,
+    Op.CLAMP: lambda a, low, high: np.clip(saturate8(a).astype(np.int32), low, high),
+    Op.LOOKUP: lambda table, index: table.reshape(-1)[index + 128].astype(np.int32),
     Op.REAL: lambda a: a.astype(np.float32).astype(np.float64),
     Op.ROUND: lambda a: np.rint(a.astype(np.float32)).astype(np.int32),
     Op.LESS: lambda a, b: (a < b).astype(np.int32),
@@ -400,7 +391,7 @@ REALS: Mapping[Op, Callable[..., np.ndarray]] = {
     Op.SIN: np.sin,
     Op.COS: np.cos,
 }
-"""Definitions of the operations that only a processor has."""
+"""Definitions of the operations on elements."""
 
 
 def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:

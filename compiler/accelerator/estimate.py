@@ -130,6 +130,7 @@ class _Compute:
     """
 
     def __init__(self, step: Phase, tile: Tile, configuration: Configuration) -> None:
+        self.step, self.tile, self.configuration = step, tile, configuration
         self.spatial = _count(step, tile, step.pixels)
         self.groups = _count(step, tile, step.channels)
         self.chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
@@ -140,14 +141,13 @@ class _Compute:
         if step.product is not None:
             self.weight_tiles, further = tiles_of(step, tile, configuration)
             rows = streamed_rows(step, tile, configuration)
-            cycles = _passes(step, tile, self.weight_tiles, rows, configuration)
+            cycles = self._passes(self.weight_tiles, rows)
             count = self.spatial * self.groups * self.chunks
             self.gemm = count * (cycles + INSTRUCTION_OVERHEAD_CYCLES)
             self.further_tiles = further.total
-            more = _passes(step, tile, further.total, rows, configuration)
+            more = self._passes(further.total, rows)
             more += further.total * INSTRUCTION_OVERHEAD_CYCLES
-            self.gemm += self.spatial * more
-            self.gemm += self.spatial * self.groups * _early(step, tile, configuration)
+            self.gemm += self.spatial * (more + self.groups * self._early())
         else:
             window = math.prod(step.reductions.values())
         # A partial value that is broadcast takes few steps.
@@ -157,54 +157,59 @@ class _Compute:
         self.vector_piece = 0 if step.is_bare else steps + overhead
         self.vector = self.spatial * self.groups * self.vector_piece
 
+    def _passes(self, tiles: int, rows: int) -> int:
+        """Cycles of all weight tiles; each tile is multiplied by its rows."""
+        step, tile = self.step, self.tile
+        apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
+        again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
+        return tiles * again * max(rows // apart, tile_cycles(self.configuration))
 
-class _Units:
+    def _early(self) -> int:
+        """A tile's share of the cycles of products that are the same for all channels."""
+        found = 0
+        for one in self.step.partials:
+            if one.weights is not None:
+                depth = math.prod(axis.extent for axis in one.compute.reductions)
+                passes = -(-depth // self.configuration.lanes_in)
+                found += passes * math.prod(one.sizes(self.tile)[:-1])
+        return found // self.groups
+
+
+class _Units(_Compute):
     """Busy cycles of each unit in one step of a plan that has `resident` weight tiles in all."""
 
     def __init__(
         self, plan: TilePlan, index: int, resident: int, configuration: Configuration
     ) -> None:
-        step, tile = plan.phases[index], plan.tiles[index]
-        overhead = INSTRUCTION_OVERHEAD_CYCLES
-        compute = _Compute(step, tile, configuration)
-        spatial, groups, chunks = compute.spatial, compute.groups, compute.chunks
+        super().__init__(plan.phases[index], plan.tiles[index], configuration)
+        self.plan, step, tile, overhead = plan, self.step, self.tile, INSTRUCTION_OVERHEAD_CYCLES
+        spatial, groups, chunks = self.spatial, self.groups, self.chunks
         ring = plan.rings.get(step.name)
         outer = plan.channels_outer and (step is plan.phases[-1] or bool(ring and ring.narrow))
         outer &= not any(one.early for one in step.partials)  # these go by tiles of pixels
-        self.gemm = compute.gemm
         self.weights = self.filling = 0
         self.instructions = spatial * groups
         if step.product is not None:
-            tiles, room = compute.weight_tiles, configuration.weight_tiles
+            tiles, room, product = self.weight_tiles, configuration.weight_tiles, self.gemm
             fits = (chunks * tiles if outer else resident) <= room
-            load = _loading_weights(plan, step, tile, tiles, configuration)
+            load = self._loading_weights(tiles)
             if 2 * tiles > room and resident > room:
                 self.gemm += spatial * groups * chunks * load
             own = _count(step, tile, _moved(step.weights) & set(step.pixels))
             times = own if fits else spatial
             brought = groups * chunks * times
             self.weights = brought * (load + overhead)
-            self.weights += times * _loading_weights(
-                plan, step, tile, compute.further_tiles, configuration
-            )
+            self.weights += times * self._loading_weights(self.further_tiles)
             # GEMM waits for the first part of the weights, and in the first tile for the others.
             parts = chunks if outer else groups * chunks
-            part = compute.gemm // max(1, spatial * groups * chunks)
+            part = product // max(1, spatial * groups * chunks)
             self.filling = load + overhead + (parts - 1) * max(0, load + overhead - part)
             self.instructions += spatial * groups * chunks + brought
-        self.vector_piece, self.vector = compute.vector_piece, compute.vector
         made = {other.name for other in plan.phases}
-        self.loads = {
-            read.tensor: _loads(plan, step, read, spatial, groups, chunks, outer)
-            for read in step.activations
-            if read.tensor not in made
-        }
+        reads = [read for read in step.activations if read.tensor not in made]
+        self.loads = {read.tensor: self._loads(read, outer) for read in reads}
         self.instructions += sum(self.loads.values())
-        pieces = {
-            read.tensor: _loading(read, plan, tile, configuration)
-            for read in step.activations
-            if read.tensor in self.loads
-        }
+        pieces = {read.tensor: self._loading(read) for read in reads}
         self.activations = sum(
             count * (pieces[name] + 2 * overhead) for name, count in self.loads.items()
         )
@@ -215,46 +220,48 @@ class _Units:
             if read.tensor in self.loads and plan.tiles_in(read.tensor) < 2
         )
 
+    def _loading_weights(self, tiles: int) -> int:
+        """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
+        plan, step, configuration = self.plan, self.step, self.configuration
+        size = tiles * configuration.tile_bytes
+        assert step.weights is not None
+        view = plan.kernel.tensors[step.weights.tensor].view
+        if view is not None:
+            if not view.rows_are_runs:
+                return transposed_cycles(size, configuration)
+            return run_cycles(size, configuration.lanes_out, configuration)
+        if fits_four_bits(plan.kernel, step.weights.tensor, step.window, configuration):
+            return four_bits_load(size, configuration)[1]
+        run = stored_bytes(step.window, configuration)
+        if run < configuration.tile_bytes:
+            return run_cycles(tiles * run, run, configuration)
+        return size // configuration.bus_bytes
+
+    def _loads(self, read: Read, outer: bool) -> int:
+        """How often a tile of an input is loaded."""
+        moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
+        slots, tiles = self.plan.tiles_in(read.tensor), self.spatial * self.chunks
+        if moved & set(self.step.channels):
+            return tiles * self.groups
+        return tiles * (1 if (tiles if outer else self.chunks) <= slots else self.groups)
+
+    def _loading(self, read: Read) -> int:
+        """Cycles to load one tile of an input."""
+        tensor = self.plan.kernel.tensors[read.tensor]
+        box = box_of(read, {}, self.tile)
+        if tensor.patches is None:
+            return transfer(box, tensor.shape, self.configuration)
+        runs = box_size(box[:-1]) * tensor.patches.rows
+        if tensor.patches.whole_pixels:
+            return run_cycles(box_size(box), box_size(box[-1:]), self.configuration)
+        # A run is seldom aligned to a beat or to a row of the scratchpad.
+        run = tensor.patches.run + 3 * self.configuration.bus_bytes // 2
+        return run_cycles(runs * run, run, self.configuration)
+
 
 def _moved(read: Read | None) -> set[str]:
     """The axes that a read depends on."""
     return {axis for affine in read.index for axis, _ in affine.terms} if read else set()
-
-
-def _passes(step: Phase, tile, tiles: int, rows: int, configuration: Configuration) -> int:
-    """Cycles of all weight tiles; each tile is multiplied by its rows."""
-    apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
-    again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
-    return tiles * again * max(rows // apart, tile_cycles(configuration))
-
-
-def _early(step: Phase, tile: Tile, configuration: Configuration) -> int:
-    """A tile's share of the cycles of products that are the same for all channels."""
-    found = 0
-    for one in step.partials:
-        if one.weights is not None:
-            depth = math.prod(axis.extent for axis in one.compute.reductions)
-            found += -(-depth // configuration.lanes_in) * math.prod(one.sizes(tile)[:-1])
-    return found // _count(step, tile, step.channels)
-
-
-def _loading_weights(
-    plan: TilePlan, step: Phase, tile, tiles: int, configuration: Configuration
-) -> int:
-    """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
-    size = tiles * configuration.tile_bytes
-    assert step.weights is not None
-    view = plan.kernel.tensors[step.weights.tensor].view
-    if view is not None:
-        if not view.rows_are_runs:
-            return transposed_cycles(size, configuration)
-        return run_cycles(size, configuration.lanes_out, configuration)
-    if fits_four_bits(plan.kernel, step.weights.tensor, step.window, configuration):
-        return four_bits_load(size, configuration)[1]
-    run = stored_bytes(step.window, configuration)
-    if run < configuration.tile_bytes:
-        return run_cycles(tiles * run, run, configuration)
-    return size // configuration.bus_bytes
 
 
 def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> int:
@@ -267,33 +274,8 @@ def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> 
     return run_cycles(box_size(box), run, configuration)
 
 
-def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> int:
-    """Cycles to load one tile of an input."""
-    tensor = plan.kernel.tensors[read.tensor]
-    box = box_of(read, {}, tile)
-    if tensor.patches is None:
-        return transfer(box, tensor.shape, configuration)
-    runs = box_size(box[:-1]) * tensor.patches.rows
-    if tensor.patches.whole_pixels:
-        return run_cycles(box_size(box), box_size(box[-1:]), configuration)
-    # A run is seldom aligned to a beat or to a row of the scratchpad.
-    run = tensor.patches.run + 3 * configuration.bus_bytes // 2
-    return run_cycles(runs * run, run, configuration)
-
-
 def _whole(step: Phase, axes: tuple[str, ...]) -> dict[str, int]:
     return {axis: step.extents[axis] for axis in axes}
-
-
-def _loads(plan: TilePlan, step: Phase, read: Read, spatial, groups, chunks, outer) -> int:
-    """How often a tile of an input is loaded."""
-    moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
-    slots = plan.tiles_in(read.tensor)
-    if moved & set(step.channels):
-        return spatial * groups * chunks
-    if outer:
-        return spatial * chunks * (1 if spatial * chunks <= slots else groups)
-    return spatial * chunks * (1 if chunks <= slots else groups)
 
 
 def _resident(plan: TilePlan, configuration: Configuration) -> int:

@@ -26,6 +26,10 @@ def _multiply_add(mnemonic: str, lanes: int, intrinsic: str) -> MachineInstructi
     return replace(product, element="int16", adds=False)
 
 
+_VPMADDWD = _multiply_add("vpmaddwd", 8, "llvm.x86.avx2.pmadd.wd")
+_PMADDWD = _multiply_add("pmaddwd", 4, "llvm.x86.sse2.pmadd.wd")
+
+
 def _vnni(lanes: int) -> tuple[MachineInstruction, ...]:
     name = f"llvm.x86.avx512.vpdp{{}}.{32 * lanes}"
     words = dot_product("vpdpwssd", lanes, 2, _WORDS, name.format("wssd"))
@@ -86,6 +90,7 @@ _PAUSE = "llvm.x86.sse2.pause"
 _LOOKUP = TableLookup("llvm.x86.avx512.vpermi2var.qi.512", "avx512vbmi", 64)
 _WIDE_TILE = RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28)
 _TILE = RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12)
+_LOW_TILE = RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12)
 
 
 _AVX512_VNNI = Level(
@@ -103,28 +108,9 @@ LEVELS: Mapping[str, Level] = {
     ),
     "avx512vnni": _AVX512_VNNI,
     "avxvnni": Level("x86_64", ("avxvnni", *_V3), "alderlake", 8, 16, _TILE, _PAUSE, _vnni(8)),
-    "avx2": Level(
-        "x86_64",
-        _V3,
-        "haswell",
-        8,
-        16,
-        _TILE,
-        _PAUSE,
-        (_multiply_add("vpmaddwd", 8, "llvm.x86.avx2.pmadd.wd"),),
-        _PAIRS_OF_BYTES,
-    ),
+    "avx2": Level("x86_64", _V3, "haswell", 8, 16, _TILE, _PAUSE, (_VPMADDWD,), _PAIRS_OF_BYTES),
     "sse2": Level(
-        "x86_64",
-        (),
-        "x86-64",
-        4,
-        16,
-        RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12),
-        _PAUSE,
-        (_multiply_add("pmaddwd", 4, "llvm.x86.sse2.pmadd.wd"),),
-        fused=False,
-        halves=False,
+        *("x86_64", (), "x86-64", 4, 16, _LOW_TILE, _PAUSE, (_PMADDWD,)), fused=False, halves=False
     ),
 }
 """Feature sets by name, the most capable first."""

@@ -109,38 +109,20 @@ class WarpProduct:
 TF32 = "float32", "float32"
 """Operands that are rounded or cut to 11 significant bits, so a target has to ask for it."""
 
+
+def _of_warp(kinds: str, taps: int, a: str, b: str, results: str = "") -> WarpProduct:
+    sums = "int32" if a.endswith("int8") else "float32"
+    shape = f"mma.m16n8k{taps}"
+    name = f"llvm.nvvm.{shape}.row.col.{results or kinds}"
+    return WarpProduct(f"{shape}.{kinds}", taps, ((a, b),), sums, name)
+
+
 WARP_PRODUCTS = (
-    WarpProduct(
-        "mma.m16n8k32.s8", 32, (("int8", "int8"),), "int32", "llvm.nvvm.mma.m16n8k32.row.col.s8"
-    ),
-    WarpProduct(
-        "mma.m16n8k32.u8.s8",
-        32,
-        (("uint8", "int8"),),
-        "int32",
-        "llvm.nvvm.mma.m16n8k32.row.col.u8.s8",
-    ),
-    WarpProduct(
-        "mma.m16n8k16.f16",
-        16,
-        (("float16", "float16"),),
-        "float32",
-        "llvm.nvvm.mma.m16n8k16.row.col.f32.f32",
-    ),
-    WarpProduct(
-        "mma.m16n8k16.bf16",
-        16,
-        (("bfloat16", "bfloat16"),),
-        "float32",
-        "llvm.nvvm.mma.m16n8k16.row.col.bf16",
-    ),
-    WarpProduct(
-        "mma.m16n8k8.tf32",
-        8,
-        (TF32,),
-        "float32",
-        "llvm.nvvm.mma.m16n8k8.row.col.tf32",
-    ),
+    _of_warp("s8", 32, "int8", "int8"),
+    _of_warp("u8.s8", 32, "uint8", "int8"),
+    _of_warp("f16", 16, "float16", "float16", "f32.f32"),
+    _of_warp("bf16", 16, "bfloat16", "bfloat16"),
+    _of_warp("tf32", 8, *TF32),
 )
 """The products of level `sm80`, which later chips have too."""
 

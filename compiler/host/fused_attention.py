@@ -68,7 +68,7 @@ def _source(scope: HostScope, name: str) -> Node | None:
     node = scope.producer(name)
     while node is not None and isinstance(node.attributes, BETWEEN):
         makers = filter(None, map(scope.producer, node.inputs))
-        node = next((one for one in makers if not scope.is_constant(one.output.name)), None)
+        node = next((one for one in makers if not scope.is_constant(one.outputs[0].name)), None)
     is_product = node is not None and isinstance(node.attributes, ops.MatMul)
     return node if is_product else None
 

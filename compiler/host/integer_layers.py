@@ -34,16 +34,16 @@ from ..graph.operators import (
     QMaxPool,
     QSums,
 )
-from ..rewriting import op, value
+from ..rewriting import computed, constant, op
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
-from .kernel import HERE, HostKernel, HostScope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher, matcher_of
 
 TAPS = 4
 """Elements of one dot product; adjacent heads are read in groups of this size."""
 
-X = value("x", constant=False)
+X = computed("x")
 
-ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutative=True)
+ADDED = op(QAdd, HERE, computed("other"), capture="add", commutative=True)
 """The residual sum that a convolution's kernel may include."""
 
 AS_SUMS = op(FromBytes, HERE)
@@ -56,13 +56,7 @@ def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul) -> Requantisation:
 # Convolutions and dense layers -------------------------------------------------------------------
 
 
-@matcher(
-    op(
-        *(QConv, X, value("w", constant=True), value("bias", constant=True)),
-        value("scale", constant=True),
-        capture="layer",
-    )
-)
+@matcher(op(*(QConv, X, constant("w"), constant("bias")), constant("scale"), capture="layer"))
 def match_layer(
     scope: HostScope, node: Node, layer: QConv, x: str, w: str, bias: str, scale: str
 ) -> HostKernel | None:
@@ -94,7 +88,7 @@ def match_layer(
     return HostKernel(described, inputs, constants, nodes, exact=True)
 
 
-@matcher(op(QSums, X, value("w", constant=True), capture="layer"))
+@matcher(op(QSums, X, constant("w"), capture="layer"))
 def match_sums(scope: HostScope, node: Node, layer: QSums, x: str, w: str) -> HostKernel | None:
     """Match a QSums whose result is read as int32."""
     found, kernel = scope.behind(node, AS_SUMS), scope.data(w)
@@ -134,7 +128,7 @@ def _residual(layer: QAdd, inputs: tuple[str, ...], own: str) -> Residual | None
     return Residual((first, second), layer.constant, scale, _quantised(layer))
 
 
-@matcher(op(QAdd, value("a", constant=False), value("b", constant=False), capture="layer"))
+@matcher(op(QAdd, computed("a"), computed("b"), capture="layer"))
 def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> HostKernel | None:
     """Match a QAdd on its own."""
     added = _residual(layer, node.inputs, a)
@@ -145,7 +139,7 @@ def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> Host
     return HostKernel(described, inputs, {}, (node,), exact=True)
 
 
-@matcher(op(QLut, X, value("table", constant=True)))
+@matcher(op(QLut, X, constant("table")))
 def match_table(scope: HostScope, node: Node, x: str, table: str) -> HostKernel | None:
     """Match a QLut."""
     described = ByteTable(math.prod(scope.shape(x)))
@@ -178,12 +172,10 @@ def match_pool(
 # Products of two activations ---------------------------------------------------------------------
 
 
-@matcher(
-    op(
-        *((QMatMul, QMatMulSums), *(value(n, constant=False) for n in "ab")),
-        capture="layer",
-        where=lambda layer: layer.repeats == 1,
-    )
+@matcher_of(
+    *((QMatMul, QMatMulSums), *(computed(n) for n in "ab")),
+    capture="layer",
+    where=lambda layer: layer.repeats == 1,
 )
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str

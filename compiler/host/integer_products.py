@@ -8,24 +8,14 @@ from ..cpu.kernels.matrix_product import MAX_INNER
 from ..graph import Node
 from ..graph.operators import Binary, Cast, IntegerMatMul
 from ..passes.normalisations import per_column
-from ..rewriting import GraphMatch, op, value
+from ..rewriting import GraphMatch, computed, constant, op, value
 from .kernel import HERE, HostKernel, HostScope, matcher
 
-SCALED = op(
-    Binary("Mul"),
-    op(Cast("float32"), HERE),
-    value("factor", constant=False),
-    commutative=True,
-)
-ADDED = op(Binary("Add"), HERE, value("addend", constant=True), commutative=True)
+SCALED = op(Binary("Mul"), op(Cast("float32"), HERE), computed("factor"), commutative=True)
+ADDED = op(Binary("Add"), HERE, constant("addend"), commutative=True)
 
 
-@matcher(
-    op(
-        *(IntegerMatMul, value("x", constant=False), value("w", constant=True)),
-        value("zero"),
-    )
-)
+@matcher(op(*(IntegerMatMul, computed("x"), constant("w")), value("zero")))
 def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> HostKernel | None:
     """Match IntegerMatMul, [Cast to float32, Mul by a factor, [Add of a constant]]."""
     inner, columns = scope.shape(w)

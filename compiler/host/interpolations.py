@@ -8,8 +8,8 @@ from ..cpu.kernels.interpolation import Interpolation
 from ..cpu.kernels.sampling import LinearSamples
 from ..graph import Node
 from ..graph import operators as ops
-from ..rewriting import op, value
-from .kernel import HostKernel, HostScope, matcher
+from ..rewriting import computed, constant
+from .kernel import HostKernel, HostScope, matcher_of
 from .pools import has_floats
 
 MAX_TAPS = 4
@@ -25,13 +25,11 @@ MAX_BLOCK = 64
 """Maximum number of elements of the output that share a window."""
 
 
-@matcher(
-    op(
-        ops.Interpolate,
-        value("x", constant=False, where=has_floats),
-        *(value("places", constant=True), value("weights", constant=True)),
-        capture="interpolate",
-    )
+@matcher_of(
+    ops.Interpolate,
+    computed("x", where=has_floats),
+    *(constant("places"), constant("weights")),
+    capture="interpolate",
 )
 def interpolation(
     scope: HostScope, node: Node, interpolate: ops.Interpolate, x: str, places: str, weights: str
@@ -86,14 +84,12 @@ def windows_of(
     return description, table
 
 
-@matcher(
-    op(
-        ops.GridSample,
-        value("x", constant=False, where=has_floats),
-        value("grid", constant=False, where=has_floats),
-        capture="sample",
-        where=lambda one: one.mode == "linear" and one.padding in ("zeros", "border"),
-    )
+@matcher_of(
+    ops.GridSample,
+    computed("x", where=has_floats),
+    computed("grid", where=has_floats),
+    capture="sample",
+    where=lambda one: one.mode == "linear" and one.padding in ("zeros", "border"),
 )
 def samples(
     scope: HostScope, node: Node, sample: ops.GridSample, x: str, grid: str

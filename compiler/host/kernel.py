@@ -12,7 +12,7 @@ from ..graph import Graph, Node, TensorType
 from ..graph.macs import spare_macs_of
 from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
-from ..rewriting.rules import Matched
+from ..rewriting.rules import Matched, of_node
 from .graph_queries import in_order
 
 if TYPE_CHECKING:
@@ -209,3 +209,7 @@ class Matcher(Matched):
 def matcher(*patterns: NodePattern) -> Callable[[Callable[..., HostKernel | None]], Matcher]:
     """Turn a function into a matcher; its parameters after the scope and the node are captures."""
     return lambda build: Matcher.of(patterns, build, 2)
+
+
+matcher_of = of_node(matcher)
+"""Turns a function into a matcher of the nodes that `op` describes: `matcher(op(...))`."""

@@ -8,7 +8,7 @@ import numpy as np
 from ..cpu import Convolution, Epilogue, real_epilogue
 from ..graph import Node
 from ..graph import operators as ops
-from ..rewriting import op, value
+from ..rewriting import computed, constant, op, value
 from .activations import activation_behind
 from .kernel import HERE, HostKernel, HostScope, matcher
 from .pools import has_floats
@@ -16,7 +16,7 @@ from .pools import has_floats
 MAX_PLANES = 4
 """Maximum number of channels of an image that is read in planes."""
 
-RESIDUAL = op(ops.Binary("Add"), HERE, value("residual", constant=False), commutative=True)
+RESIDUAL = op(ops.Binary("Add"), HERE, computed("residual"), commutative=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ X, W = value("x", where=has_floats), value("w", where=has_floats)
 LAST = {"capture": "conv", "where": lambda conv: conv.is_image and conv.channels_last}
 
 
-@matcher(op(ops.Conv, X, W, **LAST), op(ops.Conv, X, W, value("bias", constant=True), **LAST))
+@matcher(op(ops.Conv, X, W, **LAST), op(ops.Conv, X, W, constant("bias"), **LAST))
 def match_convolution(
     scope: HostScope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
 ) -> HostKernel | None:

@@ -7,7 +7,7 @@ from ..cpu.kernels.pooling import Pooling, PoolingPlaces
 from ..graph import Node, TensorType
 from ..graph import operators as ops
 from ..rewriting import op, value
-from .kernel import HostKernel, HostScope, matcher
+from .kernel import HostKernel, HostScope, matcher, matcher_of
 
 MAX_TAPS = 25
 """Maximum window for indices of maxima; its code grows with it."""
@@ -45,13 +45,11 @@ def match_pool(
     return HostKernel(description, {"x": x}, nodes=(node,), exact=exact)
 
 
-@matcher(
-    op(
-        ops.MaxPoolIndices,
-        X,
-        capture="pool",
-        where=lambda p: is_last(p) and not p.columns_first and math.prod(p.kernel) <= MAX_TAPS,
-    )
+@matcher_of(
+    ops.MaxPoolIndices,
+    X,
+    capture="pool",
+    where=lambda p: is_last(p) and not p.columns_first and math.prod(p.kernel) <= MAX_TAPS,
 )
 def match_indices(
     scope: HostScope, node: Node, pool: ops.MaxPoolIndices, x: str

@@ -10,14 +10,14 @@ from ..cpu import Epilogue, HeadProduct, MatrixProduct
 from ..graph import Node, TensorType
 from ..graph.operators import Binary, MatMul, Transpose
 from ..passes.normalisations import per_column
-from ..rewriting import GraphMatch, either, fits, number, op, value
+from ..rewriting import GraphMatch, computed, constant, either, fits, number, op, value
 from ..rewriting.patterns import NOTHING, GraphPattern, NodePattern
 from .arrangement import joined_heads
 from .graph_queries import in_order, scalar
-from .kernel import HERE, HostKernel, HostScope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher, matcher_of
 from .layers import with_followers
 
-BY_CONSTANT = op(Binary, HERE, value("constant", constant=True), capture="step", commutative=True)
+BY_CONSTANT = op(Binary, HERE, constant("constant"), capture="step", commutative=True)
 
 
 def is_matrix(kind: TensorType) -> bool:
@@ -27,12 +27,10 @@ def is_matrix(kind: TensorType) -> bool:
     return whole and kind.dtype == "float32"
 
 
-@matcher(
-    op(
-        MatMul,
-        value("x", constant=False, where=lambda kind: kind.elements > 0 and len(kind.shape) >= 2),
-        value("w", constant=True, where=is_matrix),
-    )
+@matcher_of(
+    MatMul,
+    computed("x", where=lambda kind: kind.elements > 0 and len(kind.shape) >= 2),
+    constant("w", where=is_matrix),
 )
 def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
     """Match MatMul by a constant, [Mul, Add of constants], [Add of a value], [activation]."""

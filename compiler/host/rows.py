@@ -18,7 +18,7 @@ from ..passes.normalisations import (
     square,
 )
 from ..passes.patterns import is_float32
-from ..rewriting import GraphMatch, op, value
+from ..rewriting import GraphMatch, computed, op, value
 from .graph_queries import in_order
 from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
@@ -47,7 +47,7 @@ KINDS = {
 """Reductions of rows, with their names in `compiler.cpu`."""
 
 
-@matcher(op(ops.Softmax, value("x", constant=False, where=has_floats), capture="softmax"))
+@matcher(op(ops.Softmax, computed("x", where=has_floats), capture="softmax"))
 def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostKernel | None:
     """Match a Softmax over adjacent axes."""
     shape = scope.shape(x)
@@ -59,7 +59,7 @@ def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostK
     return HostKernel(RowSoftmax(rows, columns, softmax.log, inner), {"x": x}, nodes=(node,))
 
 
-@matcher(op(Reduce, value("x", constant=False), capture="reduce", where=lambda r: r.kind in KINDS))
+@matcher(op(Reduce, computed("x"), capture="reduce", where=lambda r: r.kind in KINDS))
 def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKernel | None:
     """Match a Reduce over adjacent axes."""
     rows, columns, inner = extents_of(scope, node)

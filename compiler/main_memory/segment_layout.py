@@ -2,21 +2,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.dma import DramTensor
+from ..accelerator.kernels import build_kernel
 from ..accelerator.kernels.common import channel_block, padded
-from ..accelerator.kernels.first_layer import Image
+from ..accelerator.kernels.first_layer import Image, find_images
+from ..accelerator.search import legal_candidates
 from ..graph import Graph, Node
 from ..graph.boundary import boundary
 from ..graph.operators import Accelerated
 from ..module import Binding
 from ..options import Options
-from ..scheduling.fusion import Group, MovementGroup, images_that_fit
 from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
+
+if TYPE_CHECKING:
+    from ..scheduling.fusion import Group, MovementGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,10 @@ class SegmentLayout:
 
     Parameters
     ----------
+    nodes
+        Accelerated nodes in order.
+    configuration
+        The machine that the layout is for.
     inputs, outputs
         Activations that enter and leave.
     constants
@@ -37,6 +46,10 @@ class SegmentLayout:
         The placements of activations that are parts of others.
     """
 
+    graph: Graph
+    nodes: tuple[Node, ...]
+    configuration: Configuration
+    options: Options
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: tuple[str, ...]
@@ -56,7 +69,7 @@ def lay_out_segment(
         For an activation that is not [N, H, W, C].
     """
     inputs, outputs = boundary(graph, nodes)
-    images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
+    images = _images(graph, nodes, inputs, configuration, options) if options.gather else {}
     operands = dict.fromkeys(name for node in nodes for name in node.operands)
     constants = tuple(filter(graph.is_constant, operands))
     values = [*inputs, *constants, *(node.output.name for node in nodes)]
@@ -64,7 +77,28 @@ def lay_out_segment(
     placements = place_tensors(
         graph, nodes, {name: place.stored_shape for name, place in places.items()}
     )
-    return SegmentLayout(tuple(inputs), tuple(outputs), constants, images, places, placements)
+    return SegmentLayout(
+        *(graph, tuple(nodes), configuration, options),
+        *(tuple(inputs), tuple(outputs), constants, images, places, placements),
+    )
+
+
+def _images(
+    graph: Graph,
+    nodes: Sequence[Node],
+    inputs: Sequence[str],
+    configuration: Configuration,
+    options: Options,
+) -> dict[str, Image]:
+    """Inputs of `nodes` with an image layout whose windows fit the scratchpads."""
+    images = {}
+    for name, image in find_images(graph, nodes, inputs, configuration).items():
+        (reader,) = graph.users(name)
+        kernel = build_kernel(reader, graph, configuration, {name: image})
+        depth = options.pipeline_depth
+        if next(legal_candidates(kernel, configuration, depth), None) is not None:
+            images[name] = image
+    return images
 
 
 def constant_bytes(data: np.ndarray, place: Binding) -> bytes:
@@ -76,7 +110,7 @@ def constant_bytes(data: np.ndarray, place: Binding) -> bytes:
 
 
 def lifetimes(
-    graph: Graph, groups: Sequence[Group | MovementGroup], layout: SegmentLayout, keep_all: bool
+    graph: Graph, groups: Sequence["Group | MovementGroup"], layout: SegmentLayout, keep_all: bool
 ) -> dict[str, tuple[int, int]]:
     """First and last step of every value in memory.
 

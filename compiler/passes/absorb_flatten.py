@@ -4,9 +4,8 @@ The window is the whole image, or a row of it where each row is flattened, as of
 rows of the weights are reordered to [KH, KW, C], from either layout of the image.
 """
 
-from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rewrite, rule_of, value
+from ..rewriting import Site, either, op, rule_of, value
 from .patterns import TO_FIRST, reshaped
 
 IMAGE = op(ops.Accelerated, value="x")
@@ -23,7 +22,7 @@ FLATTENED = op(ops.Reshape, either(op(TURNS, IMAGE, capture="turned"), IMAGE))
     capture="dense",
     where=lambda layer: layer.kind == "dense",
 )
-def absorb(
+def absorb_flatten(
     site: Site,
     x: str,
     turned: ops.Transpose | None,
@@ -35,6 +34,8 @@ def absorb(
     """QConv(Reshape(Transpose?(x))), 1x1 on flattened images -> QConv(x), a window of all.
 
     Or QConv(Reshape(Transpose?(x))), 1x1 on flattened rows -> Reshape(QConv(x)), a window of a row.
+
+    Let dense layers read the image of an accelerated operator directly, without Reshape.
     """
     shape, flat = site.shape_of(x), site.shape_of(site.root.inputs[0])
     if len(shape) != 4:
@@ -56,8 +57,3 @@ def absorb(
         return None
     kernel = site.constant(kernel, f"{site.root.name}.weights")
     return reshaped(site, site.become(dense, x, kernel, bias, scale), site.shape)
-
-
-def absorb_flatten(graph: Graph) -> Graph:
-    """Let dense layers read the image of an accelerated operator directly, without Reshape."""
-    return rewrite(graph, absorb)

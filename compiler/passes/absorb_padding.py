@@ -3,9 +3,8 @@
 import operator
 from dataclasses import replace
 
-from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule_of, value
+from ..rewriting import Site, op, rule_of, value
 
 LOWEST = -128
 """The padding value of a QMaxPool."""
@@ -22,8 +21,11 @@ Window = ops.QConv | ops.QSums | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.Av
     ...,
     capture="window",
 )
-def absorb(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
-    """window(Pad(x, padding value)) -> window with larger pads(x)."""
+def absorb_padding(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
+    """window(Pad(x, padding value)) -> window with larger pads(x).
+
+    Merge Pad into the convolutions and pools below.
+    """
     first = 1 if isinstance(window, INTEGER) or window.channels_last else 2
     inside = slice(first, first + len(window.pads) // 2)
     more = (*pad.before[inside], *pad.after[inside])
@@ -42,8 +44,3 @@ def padding_of(window: Window) -> float:
     if isinstance(window, (ops.QConv, ops.QSums, ops.QAvgPool)):
         return window.zero_point_x
     return LOWEST if isinstance(window, ops.QMaxPool) else 0
-
-
-def absorb_padding(graph: Graph) -> Graph:
-    """Merge Pad into the convolutions and pools below."""
-    return rewrite(graph, absorb)

@@ -6,7 +6,7 @@ of the layer's range matters.
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, number, op, rewrite, rule, rule_of, value
+from ..rewriting import Site, computed, number, op, rewrite, rule, rule_of, value
 from .patterns import Clamp, clamp_limits, clamp_of, clamped, is_clamp, is_float32
 
 MAX_FLOAT32 = 3.4028234663852886e38
@@ -25,7 +25,7 @@ def _clamp(low: float, high: float) -> ops.Unary:
 
 @rule_of(
     (ops.Binary("Max"), ops.Binary("Min")),
-    *(value("x", constant=False), number("limit")),
+    *(computed("x"), number("limit")),
     capture="bound",
     result=is_float32,
     commutative=True,

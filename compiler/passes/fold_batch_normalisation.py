@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Rule, Site, either, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Rule, Site, computed, constant, either, op, rewrite, rule
 from ..rewriting.patterns import NodePattern
 from .patterns import is_float32
 
@@ -46,7 +46,7 @@ def convolution_of(
     kind: type[ops.Conv | ops.ConvTranspose] = ops.Conv,
 ) -> tuple[NodePattern, ...]:
     """Describe a float convolution, channels first, with constant parameters."""
-    w, bias = value("w", constant=True), value("bias", constant=True)
+    w, bias = constant("w"), constant("bias")
     return tuple(
         op(
             *(kind, x, w, *others),
@@ -61,16 +61,16 @@ def convolution_of(
 
 def layer_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ...]:
     """Describe a convolution, or a dense layer with constant weights."""
-    w = value("w", constant=True, where=is_matrix)
+    w = constant("w", where=is_matrix)
     dense = op(ops.MatMul, x, w, capture="layer", result=is_float32, private=private)
     return (*convolution_of(x, private=private), dense)
 
 
-def affine_of(x: GraphPattern, constant: str, *, private: bool = False) -> NodePattern:
+def affine_of(x: GraphPattern, name: str, *, private: bool = False) -> NodePattern:
     """Describe a float Binary of a value and a constant, in any order."""
     return op(
-        *(ops.Binary, x, value(constant, constant=True)),
-        capture=f"{constant}_function",
+        *(ops.Binary, x, constant(name)),
+        capture=f"{name}_function",
         result=is_float32,
         private=private,
         commutative=True,
@@ -80,7 +80,7 @@ def affine_of(x: GraphPattern, constant: str, *, private: bool = False) -> NodeP
 def behind(layers: tuple[NodePattern, ...]) -> NodePattern:
     """Describe an affine function of private layers, perhaps with a sum between them."""
     add = op(
-        *(ops.Binary("Add"), either(*layers), value("addend", constant=True)),
+        *(ops.Binary("Add"), either(*layers), constant("addend")),
         result=is_float32,
         private=True,
         commutative=True,
@@ -88,7 +88,7 @@ def behind(layers: tuple[NodePattern, ...]) -> NodePattern:
     return affine_of(either(*layers, add), "constant")
 
 
-X = value("x", constant=False)
+X = computed("x")
 AHEAD = affine_of(X, "constant", private=True)
 
 

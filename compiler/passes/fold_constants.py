@@ -11,12 +11,12 @@ import numpy as np
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..graph.operator import Operator
-from ..rewriting import GraphPattern, Rule, Site, each, either, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Rule, Site, constant, each, either, op, rewrite, rule
 from .sink_dequantize import MOVES
 
-CONSTANT = value("names", constant=True)
+CONSTANT = constant("names")
 
-SCALED = op(ops.Dequantize, value(constant=True), value="names")
+SCALED = op(ops.Dequantize, constant(), value="names")
 """Integers with a scale, such as weights or position embeddings."""
 
 

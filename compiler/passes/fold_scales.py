@@ -6,14 +6,13 @@ stay the integers that they are, but for the sign of a negative factor.
 
 import numpy as np
 
-from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rewrite, rule_of, value
+from ..rewriting import Site, constant, either, op, rule_of
 from .fold_batch_normalisation import scale_and_offset
 from .patterns import dequantised, is_int8, known, known_data
 
 X = dequantised("x", constant=False)
-WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="scaling")
+WEIGHTS = op(ops.Dequantize, constant("w", where=is_int8), capture="scaling")
 
 CONVOLUTION = tuple(
     op(ops.Conv, X, WEIGHTS, *bias, capture="layer", private=True, where=lambda c: c.is_image)
@@ -28,7 +27,7 @@ BIASED = op(ops.Binary("Add"), DENSE, known("bias"), private=True, commutative=T
     capture="function",
     commutative=True,
 )
-def fold(
+def fold_scales(
     site: Site,
     layer: ops.Conv | ops.MatMul,
     w: str,
@@ -36,7 +35,10 @@ def fold(
     bias: str | None,
     constant: str,
 ) -> str | None:
-    """f * layer(x) + c -> layer with scales |f| * s, -w where f is negative, bias f * b + c."""
+    """f * layer(x) + c -> layer with scales |f| * s, -w where f is negative, bias f * b + c.
+
+    Merge factors and addends of channels behind quantised layers into scales and biases.
+    """
     conv, made, data = isinstance(layer, ops.Conv), site.node("layer"), site.data(w)
     axis, of_weights = (1, 0) if conv else (-1, 1)
     shape, term = made.output.type.shape, known_data(site.view, constant)
@@ -69,8 +71,3 @@ def fold(
         return site.emit(layer, *inputs, added, label=label)
     product = site.emit(layer, *inputs, label=label)
     return site.emit(ops.Binary("Add"), product, added, label=label) if offset.any() else product
-
-
-def fold_scales(graph: Graph) -> Graph:
-    """Merge factors and addends of channels behind quantised layers into scales and biases."""
-    return rewrite(graph, fold)

@@ -6,25 +6,17 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule_of, value
+from ..rewriting import Site, constant, op, rewrite, rule_of, value
 
 
-@rule_of(
-    ops.QLut,
-    op(ops.QLut, value("x"), value("inner", constant=True), private=True),
-    value("outer", constant=True),
-)
+@rule_of(ops.QLut, op(ops.QLut, value("x"), constant("inner"), private=True), constant("outer"))
 def compose(site: Site, x: str, inner: str, outer: str) -> str | None:
     """QLut(QLut(x, f), g) -> QLut(x, g(f))."""
     table = site.data(outer)[site.data(inner).astype(np.int16) + 128]
     return site.become(ops.QLut(), x, site.constant(table, f"{site.root.name}.table"))
 
 
-@rule_of(
-    ops.QLut,
-    op(ops.Clamping, capture="layer", value="x", private=True),
-    value("table", constant=True),
-)
+@rule_of(ops.QLut, op(ops.Clamping, capture="layer", value="x", private=True), constant("table"))
 def clamp(site: Site, layer: ops.QConv | ops.QAdd | ops.QMul, x: str, table: str) -> str | None:
     """QLut(op(x), a clamp) -> op(x) with narrower bounds."""
     values = np.arange(layer.low, layer.high + 1)

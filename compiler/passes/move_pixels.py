@@ -13,7 +13,7 @@ import numpy as np
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, constant, op, rewrite, rule, value
 from .moved_elements import TURNS, moved_elements, moving_node, moving_nodes, turned_elements
 from .patterns import is_int8
 
@@ -180,7 +180,7 @@ def move_pixels(graph: Graph) -> Graph:
         """Transposes of x -> reshapes of x that swap rows and columns, perhaps multiplied by 1."""
         return _moved(site, site.root.output.name) if site.root.output.name in read else None
 
-    @rule(op(ops.Gather, value(), value(constant=True), result=is_int8))
+    @rule(op(ops.Gather, value(), constant(), result=is_int8))
     def roll(site: Site) -> str | None:
         """Gathers of runs of rows and columns of x -> QConcat of slices of x."""
         x, shape, axes = site.root.output.name, site.shape, list[tuple[int, Runs]]()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, each, op, rewrite, rule, value
+from ..rewriting import Site, constant, each, op, rewrite, rule, value
 from .moved_elements import MOVES, moved_elements
 from .patterns import is_float32
 
@@ -120,11 +120,11 @@ def _stride(line: np.ndarray, found: np.ndarray, axis: int) -> int:
     return max(1, int((line[ahead] - line[behind])[both][0])) if both.any() else 1
 
 
-_COPIES = value("copies", constant=True)
+_COPIES = constant("copies")
 _INNER = op(ops.Conv, value("x"), _COPIES, capture="inner", value="inner_value")
 
 
-@rule(op(ops.Conv, _INNER, value("w", constant=True), ..., capture="outer", result=is_float32))
+@rule(op(ops.Conv, _INNER, constant("w"), ..., capture="outer", result=is_float32))
 def join_copies(
     site: Site, x: str, copies: str, inner: ops.Conv, inner_value: str, w: str, outer: ops.Conv
 ) -> str | None:

@@ -16,6 +16,7 @@ from ..rewriting import (
     GraphMatch,
     GraphPattern,
     GraphView,
+    constant,
     either,
     number,
     op,
@@ -91,7 +92,7 @@ def normalisations(x: GraphPattern, pool: Pool) -> EitherPattern:
     def affine(factor: GraphPattern) -> NodePattern:
         """Match TensorFlow's form: `x * factor + (bias - mean * factor)`."""
         moved = op(Binary("Mul"), mean(x), factor, capture="moved", commutative=True)
-        shift = op(Binary("Sub"), value("bias", constant=True), moved, value="biased")
+        shift = op(Binary("Sub"), constant("bias"), moved, value="biased")
         scaled = op(Binary("Mul"), x, factor, commutative=True)
         return op(Binary("Add"), scaled, shift, commutative=True)
 
@@ -104,20 +105,14 @@ def normalisations(x: GraphPattern, pool: Pool) -> EitherPattern:
     )
     normal = _same(either(*_normal(centred, variance), *_normal(x, mean_square)), Reshape)
     scaled = _same(
-        op(Binary("Mul"), normal, value("scale", constant=True), value="scaled", commutative=True),
+        op(Binary("Mul"), normal, constant("scale"), value="scaled", commutative=True),
         Reshape,
     )
     biased = op(
-        *(Binary("Add"), either(normal, scaled), value("bias", constant=True)),
-        value="biased",
-        commutative=True,
+        *(Binary("Add"), either(normal, scaled), constant("bias")), value="biased", commutative=True
     )
     inverse = _deviation(variance)[1]
-    factor = op(
-        *(Binary("Mul"), inverse, value("scale", constant=True)),
-        value="scaled",
-        commutative=True,
-    )
+    factor = op(*(Binary("Mul"), inverse, constant("scale")), value="scaled", commutative=True)
     return either(_same(biased, Reshape), scaled, normal, affine(factor), affine(inverse))
 
 

@@ -7,7 +7,17 @@ import numpy as np
 
 from ..graph import Quantisation, TensorType, evaluate_operator
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, GraphView, Site, either, first_match, op, repeated, value
+from ..rewriting import (
+    GraphPattern,
+    GraphView,
+    Site,
+    constant,
+    either,
+    first_match,
+    op,
+    repeated,
+    value,
+)
 from ..rewriting.patterns import NodePattern
 
 TO_LAST = (0, 2, 3, 1)
@@ -161,13 +171,13 @@ def scale_of(site: Site, x: str) -> Quantisation:
 
 def known(capture: str) -> GraphPattern:
     """Describe a constant float32 value, possibly dequantised; see `known_data`."""
-    held = op(ops.Dequantize, value(constant=True), value=capture)
-    return either(value(capture, constant=True, where=is_float32), held)
+    held = op(ops.Dequantize, constant(), value=capture)
+    return either(constant(capture, where=is_float32), held)
 
 
 _KNOWN = known("name")
 
-_HELD = value("held", constant=True)
+_HELD = constant("held")
 HELD = either(_HELD, op(ops.Dequantize, _HELD, capture="scaling"))
 """A constant, or the Dequantize `scaling` of one."""
 

@@ -10,7 +10,19 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, number, op, repeated, rewrite, rule, rule_of, value
+from ..rewriting import (
+    Site,
+    computed,
+    constant,
+    either,
+    number,
+    op,
+    repeated,
+    rewrite,
+    rule,
+    rule_of,
+    value,
+)
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
 from .masks import excluded
 from .patterns import is_float32, known, known_data
@@ -56,7 +68,7 @@ def name_zero(site: Site, truth: str, chosen: str) -> str:
     return site.emit(ops.Where(), truth, chosen, zero)
 
 
-@rule(op(ADD, value("x", constant=False), value("added", constant=True, where=is_float32),
+@rule(op(ADD, computed("x"), constant("added", where=is_float32),
          commutative=True))  # fmt: skip
 def part_mask(site: Site, x: str, added: str) -> str | None:
     """x + c -> x + b + m, where c has a mask m and a bias b in one."""
@@ -72,7 +84,7 @@ def part_mask(site: Site, x: str, added: str) -> str | None:
     return site.emit(ADD, site.emit(ADD, x, bias), mask)
 
 
-_MASKED = op(ADD, value("x", constant=False), value("mask", constant=True), private=True,
+_MASKED = op(ADD, computed("x"), constant("mask"), private=True,
              commutative=True)  # fmt: skip
 
 
@@ -88,9 +100,9 @@ def scale_mask(site: Site, x: str, mask: str, factor: float) -> str | None:
     return site.emit(ADD, site.emit(MULTIPLY, x, number_), shift)
 
 
-@rule(op(ADD, op(ADD, value("x", constant=False), value("one", constant=True), private=True,
+@rule(op(ADD, op(ADD, computed("x"), constant("one"), private=True,
                  commutative=True),
-         value("other", constant=True), result=is_float32, commutative=True))  # fmt: skip
+         constant("other"), result=is_float32, commutative=True))  # fmt: skip
 def join_addends(site: Site, x: str, one: str, other: str) -> str | None:
     """(x + a) + b -> x + (a + b), such as a bias and a mask; `part_mask` takes them apart."""
     data = [site.data(name) for name in (one, other)]
@@ -100,8 +112,8 @@ def join_addends(site: Site, x: str, one: str, other: str) -> str | None:
 
 
 @rule(op(ops.Reshape,
-         op(ADD, op(ops.Reshape, value("x", constant=False), private=True),
-            value("added", constant=True), value="sum", private=True, commutative=True),
+         op(ADD, op(ops.Reshape, computed("x"), private=True),
+            constant("added"), value="sum", private=True, commutative=True),
          result=is_float32))  # fmt: skip
 def add_in_place(site: Site, x: str, added: str, sum: str) -> str | None:
     """Reshape(Reshape(x) + c) -> x + c, as masks of windows are added."""
@@ -115,7 +127,7 @@ def add_in_place(site: Site, x: str, added: str, sum: str) -> str | None:
     return site.emit(ADD, x, constant)
 
 
-@rule(op(ADD, value("x", constant=False), value("small", constant=False), result=is_float32,
+@rule(op(ADD, computed("x"), computed("small"), result=is_float32,
          commutative=True))  # fmt: skip
 def spread_addend(site: Site, x: str, small: str) -> str | None:
     """x + y of fewer columns or rows of keys -> x + y E, where E repeats them, as in MViTv2."""
@@ -137,7 +149,7 @@ def spread_addend(site: Site, x: str, small: str) -> str | None:
 
 
 @rule(op(ADD, op(ops.Transpose, value("x"), capture="turn"),
-         value("added", constant=True), result=is_float32, commutative=True))  # fmt: skip
+         constant("added"), result=is_float32, commutative=True))  # fmt: skip
 def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str | None:
     """Transpose(x) + c of heads -> Transpose(x + c)."""
     rank = len(site.shape)
@@ -151,7 +163,7 @@ def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str 
 
 # Products ----------------------------------------------------------------------------------------
 
-_PRODUCT = op(ops.MatMul, value(), value(constant=True), value="product", private=True)
+_PRODUCT = op(ops.MatMul, value(), constant(), value="product", private=True)
 _SPLIT = op(ops.Reshape, _PRODUCT, capture="split", private=True)
 
 
@@ -171,7 +183,7 @@ def bias_rows(site: Site, product: str, split: ops.Reshape, bias: str) -> str | 
     return site.emit(split, site.emit(ADD, product, constant))
 
 
-@rule(op(ops.MatMul, value("x", constant=False), value("w", constant=True), result=is_float32))
+@rule(op(ops.MatMul, computed("x"), constant("w"), result=is_float32))
 def spread_matrices(site: Site, x: str, w: str) -> str | None:
     """MatMul(x, w) of heads -> MatMul(x, w), with a matrix for each head."""
     outer, held = site.shape_of(x)[:-2], site.shape_of(w)
@@ -198,12 +210,12 @@ _FACTOR = number("factor")
 _MOVED = repeated(
     op((ops.Reshape, ops.Transpose), value(), private=True),
     either(
-        op(MULTIPLY, value("x", constant=False), _FACTOR, private=True, commutative=True),
-        op(DIVIDE, value("x", constant=False), _FACTOR, capture="over", private=True),
+        op(MULTIPLY, computed("x"), _FACTOR, private=True, commutative=True),
+        op(DIVIDE, computed("x"), _FACTOR, capture="over", private=True),
     ),
     "moves",
 )
-_OTHER = value("other", constant=False)
+_OTHER = computed("other")
 
 
 @rule(
@@ -222,7 +234,7 @@ def scale_product(
     return site.emit(over or MULTIPLY, product, number)
 
 
-@rule(op(MULTIPLY, op(MULTIPLY, value("x", constant=False), _FACTOR, private=True),
+@rule(op(MULTIPLY, op(MULTIPLY, computed("x"), _FACTOR, private=True),
          number("again"), commutative=True))  # fmt: skip
 def join_factors(site: Site, x: str, factor: float, again: float) -> str:
     """(x * f) * g -> x * (f * g)."""
@@ -231,7 +243,7 @@ def join_factors(site: Site, x: str, factor: float, again: float) -> str:
 
 
 _PLAIN = op(
-    ops.MatMul, value("a", constant=False), value("b", constant=False), private=True
+    ops.MatMul, computed("a"), computed("b"), private=True
 )  # fmt: skip
 
 

@@ -8,14 +8,14 @@ import numpy as np
 
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule_of, value
+from ..rewriting import Site, constant, op, rewrite, rule_of, value
 from .patterns import is_float32, reshaped
 from .recognise_slices import slice_even
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 """First places of a box along each axis, and the places behind it."""
 
-_INDICES = value("indices", constant=True)
+_INDICES = constant("indices")
 
 
 @rule_of(

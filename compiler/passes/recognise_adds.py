@@ -6,10 +6,9 @@ single number is left to the tables, which also hold what is computed before and
 
 import numpy as np
 
-from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_add
-from ..rewriting import Site, op, rewrite, rule
+from ..rewriting import Site, op, rule
 from .patterns import dequantised, of_images, quantised, result_of, scale_of
 
 SIGNS = {"Add": 1, "Sub": -1}
@@ -22,8 +21,11 @@ SUM = op(
 
 
 @rule(quantised(SUM))
-def recognise(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
-    """Quantize(clamps(Add | Sub(Dequantize(a), Dequantize(b)))) -> QAdd(a, b)."""
+def recognise_adds(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
+    """Quantize(clamps(Add | Sub(Dequantize(a), Dequantize(b)))) -> QAdd(a, b).
+
+    Replace quantised additions of tensors of one shape, or with a constant, by QAdd.
+    """
     shape, label = site.shape, site.node("add").name
     constants = [name for name in (a, b) if site.is_constant(name)]
     if len(constants) == 2 or any(site.data(name).size == 1 for name in constants):
@@ -44,8 +46,3 @@ def _repeated(site: Site, operand: str) -> str:
     if site.shape_of(operand) == site.shape:
         return operand
     return site.constant(np.broadcast_to(site.data(operand), site.shape), operand)
-
-
-def recognise_adds(graph: Graph) -> Graph:
-    """Replace quantised additions of tensors of one shape, or with a constant, by QAdd."""
-    return rewrite(graph, recognise)

@@ -9,9 +9,9 @@ like the bias of any layer. Each channel takes the weight whose rounding changes
 import numpy as np
 
 from ...isa.numbers import quantise_output
-from ..graph import Graph, Quantisation
+from ..graph import Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule
+from ..rewriting import Site, op, rule
 from .patterns import (
     dequantised,
     known,
@@ -34,8 +34,11 @@ X = dequantised("x", constant=False)
 @rule(
     quantised(op(ops.Binary("Add"), X, known("terms"), capture="add", commutative=True)),
 )
-def recognise(site: Site, x: str, terms: str) -> str | None:
-    """Quantize(clamps(Add(Dequantize(x), constant))) -> QConv(x), a weight and a bias a channel."""
+def recognise_biases(site: Site, x: str, terms: str) -> str | None:
+    """Quantize(clamps(Add(Dequantize(x), constant))) -> QConv(x), a weight and a bias a channel.
+
+    Replace quantised additions of one constant per channel by QConv.
+    """
     addends, shape, label = known_data(site.view, terms), site.shape_of(x), site.node("add").name
     if addends is None or addends.size == 1 or not shape:
         return None  # a single number becomes a table, which is exact
@@ -104,8 +107,3 @@ def fit_biases(
             part[better] for part in (weight, bias, scale)
         )
     return (weights, biases, scales) if fewest.max(initial=0) <= MAX_MISSES else None
-
-
-def recognise_biases(graph: Graph) -> Graph:
-    """Replace quantised additions of one constant per channel by QConv."""
-    return rewrite(graph, recognise)

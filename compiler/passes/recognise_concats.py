@@ -6,9 +6,8 @@ Quantize after each Dequantize. If the two differ, they become a table of all 25
 
 import math
 
-from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, each, op, rewrite, rule, value
+from ..rewriting import Site, each, op, rule, value
 from .patterns import TO_LAST, channels_first, is_int8, of_images, reshaped
 
 IMAGE_AXES = {2: (0, 3), 3: (0, 2, 3)}
@@ -20,8 +19,11 @@ ROWS = 2
 
 
 @rule(op(ops.Concat, each(value("x")), capture="concat", result=is_int8))
-def recognise(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
-    """Concat(x, ...) -> QConcat(x, ...), channels last; some of the parts may be constant."""
+def recognise_concats(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
+    """Concat(x, ...) -> QConcat(x, ...), channels last; some of the parts may be constant.
+
+    Replace Concat of int8 by QConcat.
+    """
     kind = site.root.output.type
     if 0 in kind.shape:
         return None
@@ -56,8 +58,3 @@ def _comes_from_rows(site: Site, part: str, turned: bool) -> bool:
         return given[-1] == heads * size
     runs = given[-1], math.prod(given[-2:])  # channels, perhaps in pairs
     return rows == 1 and any(run % size == 0 for run in runs)
-
-
-def recognise_concats(graph: Graph) -> Graph:
-    """Replace Concat of int8 by QConcat."""
-    return rewrite(graph, recognise)

@@ -18,7 +18,7 @@ from ..graph.accumulators import (
     exact_layer,
     result_bounds,
 )
-from ..rewriting import Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import Site, constant, either, first_match, op, rewrite, rule, value
 from .patterns import (
     HELD,
     TO_FIRST,
@@ -36,7 +36,7 @@ from .patterns import (
 SAME_SCALE = 2.0**-18
 """Relative difference up to which a bias's scale counts as the product of the others' scales."""
 
-WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
+WEIGHTS = op(ops.Dequantize, constant("w", where=is_int8), capture="w_scale")
 
 LAYERS = (
     op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer", where=lambda c: c.is_image),

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule_of, value
+from ..rewriting import Site, constant, op, rewrite, rule_of, value
 from .expand_transposed_convolutions import CHANNEL_MAJOR, PHASE_MAJOR
 from .patterns import TO_FIRST
 from .wide_weights import lane_blocks
@@ -24,8 +24,8 @@ HOST_STEPS, ELEMENT_STEPS = 10_000, 0.6
 """About how many cycles of GEMM take as long as the host, and for each element that it moves."""
 
 PHASES = op(
-    *(ops.QConv, value("x"), value("w", constant=True)),
-    *(value("bias", constant=True), value("scale", constant=True)),
+    *(ops.QConv, value("x"), constant("w")),
+    *(constant("bias"), constant("scale")),
     capture="conv",
     where=lambda conv: conv.kind != "dense",
     private=True,

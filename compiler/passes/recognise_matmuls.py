@@ -8,10 +8,10 @@ machine might not requantise its sums exactly.
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT
-from ..graph import Graph, Quantisation
+from ..graph import Quantisation
 from ..graph import operators as ops
 from ..graph.accumulators import SMALL_SCALE
-from ..rewriting import GraphPattern, Site, either, op, rewrite, rule
+from ..rewriting import GraphPattern, Site, either, op, rule
 from .patterns import (
     dequantised,
     known,
@@ -38,10 +38,13 @@ def _scaled(product: GraphPattern) -> GraphPattern:
 
 
 @rule(quantised(_scaled(PRODUCT)))
-def recognise(
+def recognise_matmuls(
     site: Site, factor: str | None, divides: ops.Binary | None, a: str, b: str
 ) -> str | None:
-    """Quantize(clamps(factor * MatMul(Dequantize(a), Dequantize(b)))) -> QMatMul(a, b)."""
+    """Quantize(clamps(factor * MatMul(Dequantize(a), Dequantize(b)))) -> QMatMul(a, b).
+
+    Replace quantised MatMul of two values computed at run time by QMatMul.
+    """
     left, right, label = site.shape_of(a), site.shape_of(b), site.node("product").name
     outer = left[:-2]
     share = np.float32(1) if factor is None else known_number(site.view, factor)
@@ -86,8 +89,3 @@ def _exact(depth: int, a: Quantisation, b: Quantisation, scale: float) -> bool:
     """Whether every sum fits int32 and is requantised as in binary32; see `numbers`."""
     largest = widest_sum(depth, a, b)
     return largest < EXACT_LIMIT or (largest < 2**31 and scale >= SMALL_SCALE)
-
-
-def recognise_matmuls(graph: Graph) -> Graph:
-    """Replace quantised MatMul of two values computed at run time by QMatMul."""
-    return rewrite(graph, recognise)

@@ -4,10 +4,9 @@ The second operand may be broadcast, such as one factor for each channel of a sq
 block. Products of one value with itself or with a function of it are tables already.
 """
 
-from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_product
-from ..rewriting import Site, op, rewrite, rule
+from ..rewriting import Site, op, rule
 from .patterns import (
     channels_first,
     dequantised,
@@ -26,8 +25,11 @@ IMAGE = 4
 
 
 @rule(quantised(PRODUCT))
-def recognise(site: Site, a: str, b: str) -> str | None:
-    """Quantize(clamps(Mul(Dequantize(a), Dequantize(b)))) -> QMul(a, b)."""
+def recognise_muls(site: Site, a: str, b: str) -> str | None:
+    """Quantize(clamps(Mul(Dequantize(a), Dequantize(b)))) -> QMul(a, b).
+
+    Replace quantised products of two values by QMul.
+    """
     shape, label = site.shape, site.node("mul").name
     first, second = scale_of(site, "a"), scale_of(site, "b")
     if site.shape_of(a) != shape:
@@ -47,8 +49,3 @@ def recognise(site: Site, a: str, b: str) -> str | None:
     if broadcast and len(shape) == IMAGE and small[1] == shape[1] and small[3] == 1:
         return channels_first(site, operator, *images, label=label, quantisation=y)
     return of_images(site, operator, *images, label=label, quantisation=y)
-
-
-def recognise_muls(graph: Graph) -> Graph:
-    """Replace quantised products of two values by QMul."""
-    return rewrite(graph, recognise)

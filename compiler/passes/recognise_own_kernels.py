@@ -4,11 +4,11 @@ import numpy as np
 
 from .. import te
 from ..declare_own_kernel import declare_own_kernel
-from ..graph import Graph, Quantisation
+from ..graph import Quantisation
 from ..graph import operators as ops
 from ..register_operator import QUANTISATION, KernelQuantisation, RegisteredKernel
 from ..registered import REGISTERED
-from ..rewriting import Site, op, rewrite, rule
+from ..rewriting import Site, op, rule
 from .patterns import is_per_tensor, known_data, quantisation_of, quantised, result_of
 
 
@@ -25,8 +25,11 @@ def has_integer_form(own: ops.OwnKernel) -> bool:
 
 
 @rule(quantised(op(ops.OwnKernel, ..., capture="own", value="result")))
-def recognise(site: Site, target: ops.Quantize, own: ops.OwnKernel) -> str | None:
-    """Quantize(own(Dequantize(x), ...)) -> QKernel(x, ...)."""
+def recognise_own_kernels(site: Site, target: ops.Quantize, own: ops.OwnKernel) -> str | None:
+    """Quantize(own(Dequantize(x), ...)) -> QKernel(x, ...).
+
+    Replace registered kernels between quantised values by their forms in integers.
+    """
     found = registered(own)
     if found is None or len(site.shape) != 4:
         return None
@@ -69,8 +72,3 @@ def _integers(site: Site, name: str) -> tuple[str, Quantisation] | None:
     scale = float(np.float32(largest / 127))
     integers = np.clip(np.rint(data / np.float32(scale)), -127, 127).astype(np.int8)
     return site.constant(integers, f"{name}.integers"), Quantisation(scale, 0)
-
-
-def recognise_own_kernels(graph: Graph) -> Graph:
-    """Replace registered kernels between quantised values by their forms in integers."""
-    return rewrite(graph, recognise)

@@ -8,12 +8,12 @@ import numpy as np
 from ..graph import Graph, Quantisation, evaluate_operator
 from ..graph import operators as ops
 from ..graph.fit import fit_add
-from ..rewriting import Site, each, op, rewrite, rule, value
+from ..rewriting import Site, constant, each, op, rewrite, rule, value
 from .patterns import dequantised, is_float32, of_images, quantised, result_of, scale_of
 from .recognise_concats import recognise_concats
 
 ADD = ops.Binary("Add")
-CONSTANT = value("constant", constant=True, where=is_float32)
+CONSTANT = constant("constant", where=is_float32)
 JOINED = op(ops.Concat, each(value("parts")), capture="concat")
 
 

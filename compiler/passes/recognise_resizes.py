@@ -6,9 +6,8 @@ only if every pixel is copied the same number of times.
 
 import numpy as np
 
-from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, op, rewrite, rule_of, value
+from ..rewriting import Site, computed, constant, either, op, rule_of, value
 from .patterns import TO_FIRST, TO_LAST, is_int8
 
 ROWS = 2
@@ -19,12 +18,12 @@ RESIZED = op(ops.Transpose(TO_FIRST), op(ops.QResize, value("image"), capture="i
 
 @rule_of(
     ops.Gather,
-    *(either(RESIZED, value("x", constant=False)), value("indices", constant=True)),
+    *(either(RESIZED, computed("x")), constant("indices")),
     capture="gather",
     where=lambda gather: gather.axis in (ROWS, ROWS + 1),
     result=is_int8,
 )
-def recognise(
+def recognise_resizes(
     site: Site,
     gather: ops.Gather,
     indices: str,
@@ -32,7 +31,10 @@ def recognise(
     image: str | None,
     inner: ops.QResize | None,
 ) -> str | None:
-    """Gather(x, each row or column several times) -> QResize(x); merges with a QResize above."""
+    """Gather(x, each row or column several times) -> QResize(x); merges with a QResize above.
+
+    Replace Gather of int8 images that repeats pixels by QResize.
+    """
     shape, data = site.shape_of(site.root.inputs[0]), site.data(indices)
     size = shape[gather.axis]
     factor = data.size // max(size, 1)
@@ -46,8 +48,3 @@ def recognise(
     source = image or site.emit(ops.Transpose(TO_LAST), site.root.inputs[0])
     result = site.emit(ops.QResize((rows, columns)), source)
     return site.emit(ops.Transpose(TO_FIRST), result)
-
-
-def recognise_resizes(graph: Graph) -> Graph:
-    """Replace Gather of int8 images that repeats pixels by QResize."""
-    return rewrite(graph, recognise)

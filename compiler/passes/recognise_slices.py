@@ -4,7 +4,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, constant, op, rewrite, rule, value
 from .patterns import TO_LAST, channels_first, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
@@ -24,7 +24,7 @@ def recognise(site: Site, cut: ops.Slice, x: str) -> str | None:
     return channels_first(site, ops.QSlice(starts, stops, steps), x)
 
 
-@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather"))
+@rule(op(ops.Gather, value("x"), constant("indices"), capture="gather"))
 def slice_even(site: Site, gather: ops.Gather, x: str, indices: str) -> str | None:
     """Gather(x) of one index, or of indices in even steps -> Slice(x)."""
     axis, given = gather.axis, site.shape_of(x)
@@ -40,7 +40,7 @@ def slice_even(site: Site, gather: ops.Gather, x: str, indices: str) -> str | No
     return reshaped(site, cut, site.shape)
 
 
-@rule(op(ops.Gather, value("x"), value("indices", constant=True), capture="gather", result=is_int8))
+@rule(op(ops.Gather, value("x"), constant("indices"), capture="gather", result=is_int8))
 def reverse(site: Site, gather: ops.Gather, x: str, indices: str) -> str | None:
     """Gather(x) of all pixels in reverse -> QSlice(x) backwards."""
     given = site.shape_of(x)

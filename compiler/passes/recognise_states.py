@@ -9,17 +9,15 @@ from dataclasses import replace
 import numpy as np
 
 from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT, MAX_MULTIPLIER
-from ..graph import Graph, Quantisation
+from ..graph import Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, either, first_match, op, repeated, rewrite, rule, value
+from ..rewriting import Site, constant, either, first_match, op, repeated, rule, value
 from .patterns import dequantised, of_images, quantised, result_of, scale_of
 
 GATE = Quantisation(float(np.float32(1 / GATE_ONE)), GATE_ZERO_POINT)
 """Quantisation of the factor of a state."""
 
-STATE = either(
-    op(ops.Binary("Add"), dequantised("high"), dequantised("low")), value("zero", constant=True)
-)
+STATE = either(op(ops.Binary("Add"), dequantised("high"), dequantised("low")), constant("zero"))
 """A state, or the one before the first step of a sequence."""
 
 ZERO = 1, -128
@@ -42,10 +40,13 @@ def low_of(high: Quantisation) -> Quantisation:
 
 
 @rule(quantised(TOTAL), quantised(op(ops.Binary("Sub"), TOTAL, dequantised("result"))))
-def recognise(
+def recognise_states(
     site: Site, high: str, low: str, zero: str | None, gate: str, increment: str, result: str | None
 ) -> str | None:
-    """Quantize(gate * state + increment) -> QBlend, and likewise for what its high byte leaves."""
+    """Quantize(gate * state + increment) -> QBlend, and likewise for what its high byte leaves.
+
+    Replace steps of states by QBlend.
+    """
     y, limits = result_of(site)
     if zero is None:
         state, rest = scale_of(site, "high"), scale_of(site, "low")
@@ -81,8 +82,3 @@ def _is_high(site: Site, result: str, operator: ops.QBlend, parts: tuple[str, ..
     own = (first_match(SOURCE, site.view, name) for name in made.nodes[-1].inputs)
     theirs = (first_match(SOURCE, site.view, name) for name in parts)
     return [match and match["x"] for match in own] == [match and match["x"] for match in theirs]
-
-
-def recognise_states(graph: Graph) -> Graph:
-    """Replace steps of states by QBlend."""
-    return rewrite(graph, recognise)

@@ -6,9 +6,9 @@ a composition such as `x * sigmoid(x)`, or only a change of scale.
 
 import numpy as np
 
-from ..graph import Graph, evaluate_operator
+from ..graph import evaluate_operator
 from ..graph import operators as ops
-from ..rewriting import GraphView, Site, first_match, op, repeated, rewrite, rule, value
+from ..rewriting import GraphView, Site, first_match, op, repeated, rule, value
 from .patterns import known_number, of_images, quantisation_of, quantised, reshaped
 
 ELEMENTWISE = (ops.Pointwise, ops.Quantize, ops.Dequantize, ops.QLut)
@@ -18,8 +18,11 @@ BEFORE_RESHAPES = repeated(op(ops.Reshape, value()), value("name"))
 
 
 @rule(quantised(value()))
-def recognise(site: Site, target: ops.Quantize) -> str | None:
-    """Quantize(f(Dequantize(x))) -> QLut(x, table of f), or x if f is the identity."""
+def recognise_tables(site: Site, target: ops.Quantize) -> str | None:
+    """Quantize(f(Dequantize(x))) -> QLut(x, table of f), or x if f is the identity.
+
+    Replace elementwise subgraphs with one int8 input and one int8 output by QLut.
+    """
     (given,) = site.root.inputs
     x = _source(site.view, given, site.root.output.type.elements)
     if x is None:
@@ -113,8 +116,3 @@ def _apply(view: GraphView, name: str, memo: dict[str, np.ndarray]) -> np.ndarra
 def _before_reshapes(view: GraphView, name: str) -> str:
     match = first_match(BEFORE_RESHAPES, view, name)
     return name if match is None else match["name"]
-
-
-def recognise_tables(graph: Graph) -> Graph:
-    """Replace elementwise subgraphs with one int8 input and one int8 output by QLut."""
-    return rewrite(graph, recognise)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, computed, constant, op, rewrite, rule, value
 from .fold_batch_normalisation import scale_and_offset
 from .patterns import TO_FIRST, TO_LAST, is_float32, is_per_tensor, reshaped
 
@@ -36,8 +36,11 @@ def reduce_by_layer(site: Site, x: str, reduce: ops.Reduce) -> str | None:
 
 
 @rule(op(ops.Reduce, value("x"), capture="reduce", result=is_float32))
-def reduce_integers(site: Site, x: str, reduce: ops.Reduce) -> str | None:
-    """Quantize(mean or maximum of Dequantize(x)) -> Quantize of a layer of Dequantize(x)."""
+def recognise_reductions(site: Site, x: str, reduce: ops.Reduce) -> str | None:
+    """Quantize(mean or maximum of Dequantize(x)) -> Quantize of a layer of Dequantize(x).
+
+    Write means and maxima between integers as layers.
+    """
     ends = site.view.producer(x), site.view.only_user(site.root.output.name)
     kinds = ops.Dequantize, ops.Quantize
     if not all(
@@ -78,7 +81,7 @@ def _reduced(site: Site, x: str, reduce: ops.Reduce, *, integers: bool = False) 
     return reshaped(site, site.emit(pool, columns), site.shape)
 
 
-@rule(op(MULTIPLY, value("x", constant=False), value("gate", constant=False),
+@rule(op(MULTIPLY, computed("x"), computed("gate"),
          result=is_float32, commutative=True))  # fmt: skip
 def repeat_gate(site: Site, x: str, gate: str) -> str | None:
     """x * gate of each pixel -> x * Conv(gate) with ones, for all channels."""
@@ -101,11 +104,11 @@ def repeat_gate(site: Site, x: str, gate: str) -> str | None:
     return site.emit(MULTIPLY, x, wide)
 
 
-_SCALED = op(MULTIPLY, value("x", constant=False), value("factor", constant=True), capture="times",
+_SCALED = op(MULTIPLY, computed("x"), constant("factor"), capture="times",
              private=True, commutative=True)  # fmt: skip
 
 
-@rule(op(ADD, _SCALED, value("offset", constant=True), result=is_float32, commutative=True))
+@rule(op(ADD, _SCALED, constant("offset"), result=is_float32, commutative=True))
 def normalise_by_layer(site: Site, x: str, factor: str, offset: str) -> str | None:
     """x * f + c of the channels of an image, behind a function -> a depthwise Conv."""
     shape, made = site.shape, site.view.producer(x)
@@ -126,11 +129,6 @@ def normalise_by_layer(site: Site, x: str, factor: str, offset: str) -> str | No
         for name, data in (("weights", weights), ("bias", found[1].offset.astype(np.float32)))
     )
     return site.emit(ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), shape[1]), x, *parts)
-
-
-def recognise_reductions(graph: Graph) -> Graph:
-    """Write means and maxima between integers as layers."""
-    return rewrite(graph, reduce_integers)
 
 
 def reductions_as_layers(graph: Graph) -> Graph:

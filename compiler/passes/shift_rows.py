@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph import Graph, is_accelerated
+from ..graph import is_accelerated
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import Site, op, rule, value
 from .moved_elements import MOVES, moved_elements, moving_nodes
 from .patterns import is_float32, is_int8, reshaped
 
@@ -152,8 +152,11 @@ def shift_by_pitch(site: Site) -> str | None:
 
 
 @rule(op((ops.Slice, ops.Reshape), value(), result=is_int8))
-def read_in_place(site: Site) -> str | None:
-    """Rows of x at a pitch that is not a row's -> slices of reshapes of x."""
+def recognise_shifts(site: Site) -> str | None:
+    """Rows of x at a pitch that is not a row's -> slices of reshapes of x.
+
+    Read int8 rows at another pitch in place.
+    """
     name, shape = site.root.output.name, site.shape
     user = site.view.only_user(name)
     if len(shape) < 2 or (user is not None and isinstance(user.attributes, CUTS)):
@@ -180,8 +183,3 @@ def read_in_place(site: Site) -> str | None:
     ):
         x = site.emit(operator, x, quantisation=kind)
     return reshaped(site, x, shape)
-
-
-def recognise_shifts(graph: Graph) -> Graph:
-    """Read int8 rows at another pitch in place."""
-    return rewrite(graph, read_in_place)

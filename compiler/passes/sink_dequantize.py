@@ -13,6 +13,7 @@ from ..graph import operators as ops
 from ..rewriting import (
     GraphPattern,
     Site,
+    constant,
     each,
     either,
     op,
@@ -36,7 +37,7 @@ INTEGERS = op(ops.Dequantize)
 PRODUCT = op((ops.Conv, ops.MatMul), INTEGERS, INTEGERS, ...)
 PARTS = op(
     ops.Concat,
-    each(either(value(constant=True), repeated(op(ops.Unary, value()), either(INTEGERS, PRODUCT)))),
+    each(either(constant(), repeated(op(ops.Unary, value()), either(INTEGERS, PRODUCT)))),
     capture="concat",
 )
 """Parts that are constant, or elementwise functions of integers or of their products."""
@@ -95,7 +96,7 @@ def hoist(site: Site, target: ops.Quantize, move: ops.Operator, x: str) -> str |
 
 @rule_of(
     (ops.Binary("Max"), ops.Binary("Min")),
-    *(_quantize(value("x")), value("limit", constant=True)),
+    *(_quantize(value("x")), constant("limit")),
     capture="bound",
     commutative=True,
 )

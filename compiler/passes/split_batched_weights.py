@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import Site, constant, either, first_match, op, rewrite, rule
 from .patterns import HELD, dequantised, is_int8, known, quantisation_of, quantised, reshaped
 
 MAX_MATRICES = 64
@@ -24,7 +24,7 @@ So measured on `transformer-85` and `16x16`. The layers of larger matrices take 
 cycles, those of smaller ones up to 33 % more.
 """
 
-WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
+WEIGHTS = op(ops.Dequantize, constant("w", where=is_int8), capture="w_scale")
 
 PRODUCT = op(ops.MatMul, dequantised("x", constant=False), WEIGHTS, capture="product")
 

@@ -6,17 +6,19 @@ and ends where its activation is flat.
 
 import numpy as np
 
-from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import GraphView, Site, op, rewrite, rule
+from ..rewriting import GraphView, Site, op, rule
 from .fold_batch_normalisation import is_matrix
 
 ADD = ops.Binary("Add")
 
 
 @rule(op(ops.Slice, op(ADD, value="total"), capture="cut"))
-def take_gate(site: Site, cut: ops.Slice, total: str) -> str | None:
-    """Slice(x @ w + y @ r + b) -> x @ part of w + part of b + y @ part of r."""
+def split_gates(site: Site, cut: ops.Slice, total: str) -> str | None:
+    """Slice(x @ w + y @ r + b) -> x @ part of w + part of b + y @ part of r.
+
+    Split sums of products that are read in slices of channels.
+    """
     *outer, columns = shape = site.shape_of(total)
     whole = (*cut.starts[:-1], *cut.steps) == (*(0 for _ in outer), *(1 for _ in shape))
     if not whole or [*cut.stops[:-1]] != outer or site.shape[-1] == columns:
@@ -71,8 +73,3 @@ def _is_row(site: Site, name: str, columns: int) -> bool:
     """Tell whether a constant is the same for all rows."""
     data = site.data(name)
     return data.size == 1 or data.shape[-1] == data.size == columns
-
-
-def split_gates(graph: Graph) -> Graph:
-    """Split sums of products that are read in slices of channels."""
-    return rewrite(graph, take_gate)

@@ -13,7 +13,7 @@ import numpy as np
 from ...isa.numbers import int8_terms
 from ..graph import Graph, Node, Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, rewrite, rule_of, value
+from ..rewriting import Site, constant, rewrite, rule_of, value
 from .patterns import TO_FIRST, TO_LAST
 
 CHANNELS = 3
@@ -30,7 +30,7 @@ def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph,
 
     @rule_of(
         *(ops.QConv, value("x")),
-        value("w", constant=True, where=lambda kind: kind.dtype == "int16"),
+        constant("w", where=lambda kind: kind.dtype == "int16"),
         *(value("bias"), value("scale")),
         capture="layer",
     )

@@ -51,14 +51,11 @@ def group(
     if measure is not None:
         programs = store.programs(*layout.placements.apart(), searched)
         timer = CandidateTimer(programs, searched, measure)
-    groups = form_groups(
-        graph, nodes, layout.outputs, layout.images, searched, options, timer,
-        layout.placements.copies,
-    )  # fmt: skip
+    groups = form_groups(layout, timer)
     pieces = (piece for each in groups for piece in each.work)
     work = ((kernel, choice) for kernel, choice in pieces if isinstance(choice, Candidate))
     refuse_huge_programs(work, request.configuration, options.most_instructions)
-    return Grouped(tuple(nodes), searched, layout, tuple(groups)), timer
+    return Grouped(layout, tuple(groups)), timer
 
 
 def peak_cycles(graph: Graph, nodes: Sequence[Node], configuration: Configuration) -> float:

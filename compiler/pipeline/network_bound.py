@@ -73,10 +73,7 @@ def _segment_demand(
     graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
 ) -> Demand:
     layout = lay_out_segment(graph, nodes, configuration, options)
-    groups = form_groups(
-        graph, nodes, layout.outputs, layout.images, configuration, options,
-        timer=_FusesAll(configuration), copies=layout.placements.copies,
-    )  # fmt: skip
+    groups = form_groups(layout, _FusesAll(configuration))
     kernels = (kernel for group in groups for kernel, _ in group.work)
     on_chip = values_made(kernels)
     demands = [

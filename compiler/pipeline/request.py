@@ -109,16 +109,17 @@ class Grouped:
 
     Parameters
     ----------
-    searched
-        The machine that groups and schedules were chosen for, see `group.narrower_ports`.
     layout
         The layout of activations in main memory, without addresses.
     """
 
-    nodes: tuple[Node, ...]
-    searched: Configuration
     layout: SegmentLayout
     groups: tuple[Group | MovementGroup, ...]
+
+    @property
+    def searched(self) -> Configuration:
+        """The machine that groups and schedules were chosen for, see `group.narrower_ports`."""
+        return self.layout.configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,7 @@ def misfits(
     found = {}
     for node in nodes:
         try:
-            for group in form_groups(
-                graph, [node], layout.outputs, layout.images, configuration, options,
-                timer=timer if timed else None, copies=layout.placements.copies,
-            ):  # fmt: skip
+            for group in form_groups(layout, timer if timed else None, [node]):
                 programs.lowered(group.work)
         except UnfitError as refusal:
             found[node.output.name] = str(refusal)
@@ -136,12 +133,8 @@ def _segment_cycles(
     """Estimate the cycles of each node of a segment."""
     configuration = estimator.configuration
     layout = lay_out_segment(graph, nodes, configuration, options)
-    groups = form_groups(
-        graph, nodes, layout.outputs, layout.images, configuration, options,
-        timer=estimator, copies=layout.placements.copies,
-    )  # fmt: skip
     found: dict[str, int] = {}
-    for group in groups:
+    for group in form_groups(layout, estimator):
         cycles = sum(estimated_cycles(choice) for _, choice in group.work)
         if isinstance(group, MovementGroup):
             found[group.output] = cycles

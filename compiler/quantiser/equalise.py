@@ -18,7 +18,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, drop_unused
 from ..graph import operators as ops
-from ..rewriting import either, first_match, op, repeated, value
+from ..rewriting import constant, either, first_match, op, repeated, value
 from .float_layer import maker
 from .points import Points
 
@@ -29,7 +29,7 @@ BEFORE_POOLS = repeated(op(ops.MaxPool, value(), private=True), value("between",
 """A layer's activation, before pools through which a positive factor passes."""
 
 BENT = either(
-    op(ops.Binary("PRelu"), value("linear", private=True), value(constant=True)),
+    op(ops.Binary("PRelu"), value("linear", private=True), constant()),
     op(ops.Unary, value("linear", private=True), where=lambda unary: unary.kind == "LeakyRelu"),
 )
 """Functions of two slopes, layers of their own, through which a positive factor passes."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..passes.sink_dequantize import MOVES
-from ..rewriting import either, first_match, op, repeated, value
+from ..rewriting import constant, either, first_match, op, repeated, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def maker(graph: Graph, name: str) -> Node:
 
 MOVE = either(
     op(ops.Pad, value(), where=lambda pad: pad.value == 0),
-    *(op(MOVES, value()), op(MOVES, value(), value(constant=True))),
+    *(op(MOVES, value()), op(MOVES, value(), constant())),
 )
 """A node that only moves elements of its first operand."""
 

@@ -16,7 +16,7 @@ from ..passes.normalisations import ROWS, channels_first, normalisation_of, norm
 from ..passes.patterns import CLAMP, is_float32
 from ..passes.recognise_own_kernels import has_integer_form
 from ..passes.recognise_pools import is_even
-from ..rewriting import GraphMatch, number, op, value
+from ..rewriting import GraphMatch, computed, constant, number, op, value
 from ..rewriting.patterns import NodePattern
 from .float_layer import FloatLayer
 from .states import find_states
@@ -47,7 +47,7 @@ def find_layers(
     CompileError
         If a name in `keep_float` matches no layer, or is the end of several names.
     """
-    rows = [*find_states(graph), *_norms(graph), *_softmaxes(graph)]
+    rows = [*find_states(graph), *_row_layers(graph)]
     found = [*rows, *_heavy_layers(graph, rows)]
     inside = frozenset().union(*(layer.inside for layer in found))
     found += find_tables(graph, inside)
@@ -68,12 +68,12 @@ def is_image(kind: TensorType) -> bool:
     return kind.dtype == "float32" and len(kind.shape) == 4
 
 
-HERE, A, B = value("here"), value("a", constant=False), value("b", constant=False)
-KERNEL, MATRIX = (value(constant=True, where=has_rank(rank)) for rank in (4, 2))
-CONSTANT = value("constant", constant=True)
+HERE, A, B = value("here"), computed("a"), computed("b")
+KERNEL, MATRIX = (constant(where=has_rank(rank)) for rank in (4, 2))
+CONSTANT = constant("constant")
 
 HEADS = (
-    ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # after `prepare`
+    ("conv", op(ops.Conv, A, KERNEL, constant(), result=is_float32)),  # after `prepare`
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
     ("matmul", op(ops.MatMul, A, value("b"), result=is_float32)),
     ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
@@ -90,53 +90,47 @@ OVER = op(ops.Binary("Div"), HERE, number("factor"))
 
 
 NORM = normalisations(ROWS, channels_first)
+SOFTMAX = probabilities(computed("x", where=is_float32))
 
 
-def _norms(graph: Graph) -> Iterable[FloatLayer]:
-    """Yield normalisations of rows."""
-    taken: set[str] = set()
-    for node in reversed(graph.nodes):
-        name = node.outputs[0].name
-        if name in taken or not isinstance(node.attributes, ops.Binary):
-            continue
-        for match in NORM.matches(graph, name, GraphMatch()):
-            found = normalisation_of(graph, match.nodes, match, node.output.type.elements)
-            values = frozenset(one.output.name for one in match.nodes)
-            if found is None or found.by_row or not _is_closed(graph, values - {name}, values):
+def _norms_of(graph: Graph, node: Node) -> Iterable[GraphMatch]:
+    """Yield what may be a normalisation of rows that ends with a node."""
+    for match in NORM.matches(graph, node.outputs[0].name, GraphMatch()):
+        found = normalisation_of(graph, match.nodes, match, node.output.type.elements)
+        if found is not None and not found.by_row:
+            yield match
+
+
+def _softmaxes_of(graph: Graph, node: Node) -> Iterable[GraphMatch]:
+    """Yield the longest softmax of rows, with its mask, that ends with a node."""
+    matches = SOFTMAX.matches(graph, node.outputs[0].name, GraphMatch())
+    found = [match for match in matches if _is_masked(graph, match)]
+    longest = sorted(found, key=lambda one: -len(one.nodes))[:1]
+    return (match for match in longest if not match["softmax"].log)
+
+
+ROW_LAYERS = {
+    "norm": (ops.Binary, _norms_of),
+    "softmax": (ops.Softmax | ops.Where, _softmaxes_of),
+}
+"""Kinds of layers of rows, with the operators that may come last, and the search."""
+
+
+def _row_layers(graph: Graph) -> Iterable[FloatLayer]:
+    """Yield layers of rows, which no other layer reads inside."""
+    for kind, (operators, search) in ROW_LAYERS.items():
+        taken: set[str] = set()
+        for node in reversed(graph.nodes):
+            name = node.outputs[0].name
+            if name in taken or not isinstance(node.attributes, operators):
                 continue
-            taken |= values
-            first = match.nodes[0].output.name
-            yield FloatLayer(node.name, "norm", (match["x"],), name, values, first, name)
-            break
-
-
-SOFTMAX = probabilities(value("scores", constant=False, where=is_float32))
-
-
-def _softmaxes(graph: Graph) -> Iterable[FloatLayer]:
-    """Yield softmax of rows with its mask."""
-    taken: set[str] = set()
-    for node in reversed(graph.nodes):
-        name = node.outputs[0].name
-        if name in taken or not isinstance(node.attributes, ops.Softmax | ops.Where):
-            continue
-        found = (m for m in SOFTMAX.matches(graph, name, GraphMatch()) if _is_masked(graph, m))
-        match = min(found, key=lambda one: -len(one.nodes), default=None)
-        if match is None or match["softmax"].log:
-            continue
-        values = frozenset(one.output.name for one in match.nodes)
-        if _is_closed(graph, values - {name}, values):
-            taken |= values
-            first = match.nodes[0].output.name
-            yield FloatLayer(
-                match.named["softmax"].name,
-                "softmax",
-                (match["scores"],),
-                name,
-                values,
-                first,
-                name,
-            )
+            for match in search(graph, node):
+                values = frozenset(one.output.name for one in match.nodes)
+                if _is_closed(graph, values - {name}, values):
+                    taken |= values
+                    first, named = match.nodes[0].output.name, match.named.get("softmax", node)
+                    yield FloatLayer(named.name, kind, (match["x"],), name, values, first, name)
+                    break
 
 
 def _is_masked(graph: Graph, match: GraphMatch) -> bool:

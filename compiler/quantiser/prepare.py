@@ -8,7 +8,7 @@ from ..graph import Graph, verify
 from ..graph import operators as ops
 from ..passes.fold_batch_normalisation import is_matrix
 from ..passes.patterns import is_float32
-from ..rewriting import Site, fits, op, rewrite_once, rule, value
+from ..rewriting import Site, constant, fits, op, rewrite_once, rule, value
 from .states import round_states
 
 RECIPE = (
@@ -31,7 +31,7 @@ RECIPE = (
 )
 
 
-BIAS = op(ops.Binary("Add"), value(), value(constant=True), commutative=True)
+BIAS = op(ops.Binary("Add"), value(), constant(), commutative=True)
 
 
 @rule(op(ops.Conv, value(), value(), result=is_float32))
@@ -41,7 +41,7 @@ def give_bias(site: Site) -> str | None:
     return site.emit(site.root.attributes, *site.root.inputs, zeros)
 
 
-@rule(op(ops.MatMul, value(), value(constant=True, where=is_matrix), result=is_float32))
+@rule(op(ops.MatMul, value(), constant(where=is_matrix), result=is_float32))
 def give_sum(site: Site) -> str | None:
     """Give a MatMul with weights and no Add after it an Add of zeros."""
     user = site.view.only_user(site.root.output.name)

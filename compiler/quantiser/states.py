@@ -7,7 +7,7 @@ from ..graph import operators as ops
 from ..passes.clean_activations import MAX_FLOAT32
 from ..passes.patterns import CLAMP
 from ..reach import reach
-from ..rewriting import GraphMatch, op, value
+from ..rewriting import GraphMatch, computed, op, value
 from .float_layer import FloatLayer, is_move, origin
 
 MUL = ops.Binary("Mul")
@@ -15,7 +15,7 @@ SIGMOID = ops.Unary("Sigmoid")
 
 STEP = op(
     ops.Binary("Add"),
-    op(MUL, value("gate", constant=False), value("state"), value="kept", commutative=True),
+    op(MUL, computed("gate"), value("state"), value="kept", commutative=True),
     op(MUL, value(), op(ops.Unary("Tanh"), value()), value="increment", commutative=True),
     commutative=True,
 )

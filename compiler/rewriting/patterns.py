@@ -1,7 +1,7 @@
 """The pattern language: trees of operators with captures, matched from a value up to its producers.
 
     x = value("x")
-    op(QLut, op(QLut, x, value("inner", constant=True), private=True), ...)
+    op(QLut, op(QLut, x, constant("inner"), private=True), ...)
 
 matches a table whose operand is a table with no other reader. A capture that occurs twice must be
 the same value both times, so trees describe graphs: `op(Binary("Mul"), x, x)` is a square.
@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from itertools import permutations
 from types import EllipsisType
 from typing import Any, Protocol
@@ -367,8 +368,7 @@ def op(
     patterns = tuple(one for one in operands if isinstance(one, GraphPattern))
     open_ended = not operands or operands[-1] is ...
     return NodePattern(
-        *(kinds, equal, patterns, open_ended),
-        *(capture, value, where, result, private, commutative),
+        kinds, equal, patterns, open_ended, capture, value, where, result, private, commutative
     )
 
 
@@ -379,6 +379,9 @@ def either(*choices: GraphPattern) -> EitherPattern:
 
 value, number, each, repeated = ValuePattern, NumberPattern, EachPattern, RepeatedPattern
 """The other patterns by the names that rules use."""
+
+constant, computed = partial(value, constant=True), partial(value, constant=False)
+"""A value that is constant, and one that is not."""
 
 
 def first_match(pattern: GraphPattern, view: GraphView, name: str) -> GraphMatch | None:

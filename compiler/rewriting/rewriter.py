@@ -9,13 +9,16 @@ the number of sweeps.
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from ...errors import CompileError
 from ..graph import Builder, Constant, Graph, Node, Output, drop_unused
 from ..graph.operator import Operator
-from .rules import Rule
+
+if TYPE_CHECKING:
+    from .rules import Rule
 
 MAX_REWRITES = 100
 """Limit on replacements, times the number of nodes plus one; beyond it, rules undo each other."""
@@ -27,7 +30,7 @@ Position = tuple[int, ...]
 """Place of a node in the order; the replacements of the node at (5,) are at (5, 0), (5, 1), ..."""
 
 
-def rewrite(graph: Graph, *rules: Rule) -> Graph:
+def rewrite(graph: Graph, *rules: "Rule") -> Graph:
     """Apply rules until none applies, then drop everything that no output depends on.
 
     Raises
@@ -42,7 +45,7 @@ def rewrite(graph: Graph, *rules: Rule) -> Graph:
     return rewriter.result(graph)
 
 
-def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
+def rewrite_once(graph: Graph, *rules: "Rule") -> Graph:
     """Offer each node to the rules once."""
     rewriter = Rewriter(graph, rules)
     rewriter.sweep()
@@ -60,7 +63,7 @@ class Rewriter(Builder):
         Rules, in the order in which they are tried.
     """
 
-    def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
+    def __init__(self, graph: Graph, rules: Sequence["Rule"]) -> None:
         self._equal: dict[str, dict[str, None]] = {}
         self._added: list[str] = []
         super().__init__(graph.name, graph.inputs)
@@ -148,7 +151,7 @@ class Rewriter(Builder):
                     heappush(queue, (self._positions[woken], woken))
         return rewritten
 
-    def _rules_for(self, key: str) -> tuple[Rule, ...]:
+    def _rules_for(self, key: str) -> tuple["Rule", ...]:
         node = self._live[key]
         kind = type(node.attributes)
         if kind not in self._rules_by_kind:

@@ -3,18 +3,16 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ..graph import Node, Quantisation
+from ..graph import Graph, Node, Quantisation
 from ..graph.operator import Operator
 from .patterns import GraphMatch, GraphView, NodePattern, op
+from .rewriter import Rewriter, rewrite
 
-if TYPE_CHECKING:
-    from .rewriter import Rewriter
-
-P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Site:
@@ -32,7 +30,7 @@ class Site:
 
     __slots__ = ("match", "root", "view")
 
-    def __init__(self, view: "Rewriter", root: Node, match: GraphMatch) -> None:
+    def __init__(self, view: Rewriter, root: Node, match: GraphMatch) -> None:
         self.view, self.root, self.match = view, root, match
 
     @property
@@ -156,12 +154,21 @@ class Matched:
 class Rule(Matched):
     """Patterns and their replacement, a function of the site; its docstring states the law.
 
-    It returns the value that replaces the root's, or None to keep the root.
+    It returns the value that replaces the root's, or None to keep the root. A rule alone is a pass.
     """
 
     __slots__ = ()
 
-    def apply(self, rewriter: "Rewriter", root: Node) -> str | None:
+    def __call__(self, graph: Graph) -> Graph:
+        """Apply the rule until it does not apply any more; see `rewrite`."""
+        return rewrite(graph, self)
+
+    @property
+    def __name__(self) -> str:
+        """The name of the pass."""
+        return self.function.__name__
+
+    def apply(self, rewriter: Rewriter, root: Node) -> str | None:
         """Return the value that replaces the root's; None if the rule does not apply."""
         return self.result(rewriter, root, lambda match: (Site(rewriter, root, match),))
 
@@ -171,11 +178,12 @@ def rule(*patterns: NodePattern) -> Callable[[Callable[..., str | None]], Rule]:
     return lambda replace: Rule.of(patterns, replace, 1)
 
 
-def _of_node(
-    describe: Callable[P, NodePattern],
-) -> Callable[P, Callable[[Callable[..., str | None]], Rule]]:
-    return lambda *operands, **conditions: rule(describe(*operands, **conditions))
+def of_node(
+    make: Callable[[NodePattern], Callable[[Callable[..., Any]], T]],
+) -> Callable[..., Callable[[Callable[..., Any]], T]]:
+    """Return `make` for the nodes that `op` describes, of its arguments: `make(op(...))`."""
+    return lambda *operands, **conditions: make(op(*operands, **conditions))
 
 
-rule_of = _of_node(op)
+rule_of = of_node(rule)
 """Turns a function into a rule of the nodes that `op` describes: `rule(op(...))`."""

@@ -9,30 +9,26 @@ than its parts, by exact time or, without a timing model, by the estimate.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.kernels import build_kernel
-from ..accelerator.kernels.common import OWN_NAMES
-from ..accelerator.kernels.first_layer import Image, find_images
-from ..accelerator.kernels.movement import TensorCopy, copy
+from ..accelerator.kernels.common import OWN_NAMES, StoredNode
+from ..accelerator.kernels.movement import copy
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
-from ..accelerator.search import Candidate, choose_candidate, legal_candidates
+from ..accelerator.search import Candidate, choose_candidate
 from ..graph import Graph, Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
-from ..options import DEFAULT_OPTIONS, Options
+from ..main_memory.segment_layout import SegmentLayout
+from ..options import Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer, cycles_of
 from .given_schedules import GivenSchedule, Part
 
 ROWS_SLACK = 1.15
 """Statistics over rows are fused if that takes at most this many times as long alone."""
-
-NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
-"""The copies of a graph without movements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,49 +126,38 @@ class MovementGroup:
 
 
 def form_groups(
-    graph: Graph,
-    nodes: Sequence[Node],
-    leaving: Sequence[str],
-    images: Mapping[str, Image],
-    configuration: Configuration,
-    options: Options = DEFAULT_OPTIONS,
-    timer: CandidateTimer | None = None,
-    copies: Mapping[str, Sequence[TensorCopy]] = NO_COPIES,
+    layout: SegmentLayout, timer: CandidateTimer | None = None, nodes: Sequence[Node] = ()
 ) -> list[Group | MovementGroup]:
-    """Kernels that compute `nodes`, in an order in which they can run.
+    """Kernels that compute a segment, in an order in which they can run.
 
     Parameters
     ----------
-    nodes
-        Accelerated nodes in order.
-    leaving
-        Values that must reach main memory, even if these nodes read them.
-    images
-        Values stored in memory as images.
+    layout
+        The segment. Its outputs must reach main memory, even if its nodes read them.
     timer
         Times the most promising schedules; without it, the estimate decides.
-    copies
-        What each movement must copy, by its result; see `placements`.
+    nodes
+        Those to compute; by default all of the segment.
 
     Raises
     ------
     UnfitError
         When a node does not fit the configuration, even alone.
     """
+    graph, configuration, options = layout.graph, layout.configuration, layout.options
     fuser = _Fuser(configuration, options, timer)
     groups: dict[str, Group | MovementGroup] = {}
-    for node in nodes:
+    for node in nodes or layout.nodes:
         if isinstance(node.attributes, Rearranging):
-            kernels = [
-                copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]
-            ]
+            site = StoredNode(node, graph, configuration)
+            kernels = [copy(wanted, site) for wanted in layout.placements.copies[node.output.name]]
             alone = (fuser.group([one], (node,)) for one in kernels)
             work = tuple(piece for group in alone for piece in group.work)
             groups[node.output.name] = MovementGroup((node,), work)
             continue
-        kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
+        kernel = build_kernel(node, graph, configuration, layout.images, gather=options.gather)
         group = fuser.group([kernel], (node,))
-        alone = {n for n in node.inputs if n not in leaving and _only_reader(graph, n, node)}
+        alone = {n for n in node.inputs if n not in layout.outputs and _only_reader(graph, n, node)}
         makers = {
             name: maker if name in alone else _storing(maker)
             for name in node.inputs
@@ -191,24 +176,6 @@ def form_groups(
             groups = dict(entries)
         groups[node.output.name] = group
     return list(groups.values())
-
-
-def images_that_fit(
-    graph: Graph,
-    nodes: Sequence[Node],
-    inputs: Sequence[str],
-    configuration: Configuration,
-    options: Options,
-) -> dict[str, Image]:
-    """Inputs of `nodes` with an image layout whose windows fit the scratchpads."""
-    images = {}
-    for name, image in find_images(graph, nodes, inputs, configuration).items():
-        (reader,) = graph.users(name)
-        kernel = build_kernel(reader, graph, configuration, {name: image})
-        depth = options.pipeline_depth
-        if next(legal_candidates(kernel, configuration, depth), None) is not None:
-            images[name] = image
-    return images
 
 
 def _kind_of(node: Node) -> Accelerated:

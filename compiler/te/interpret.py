@@ -5,7 +5,6 @@ read an element that was never written, or to access an element outside the buff
 no order run in random order. Use small shapes: an element takes tens of microseconds.
 """
 
-import operator
 import random
 from collections.abc import Mapping
 
@@ -13,8 +12,7 @@ import numpy as np
 
 from ...errors import CompileError, InputError
 from ...isa.expressions import ROW_OPS, Call, Expression, Literal, Op, Read, Real
-from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
-from ..tensor import REALS, ROW_CONSTANTS, holds_reals, rows_of
+from ..tensor import MEANINGS, ROW_CONSTANTS, holds_reals, rows_of
 from .affine import value_of
 from .nodes import Allocate, Assign, Barrier, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
@@ -265,25 +263,7 @@ class _Interpreter:
 
 def apply(op: Op, parts: list[int | float]) -> int | float:
     """An operation on numbers, as `Op` defines it; float32 numbers are computed in binary64."""
-    if op in REALS:
-        with np.errstate(all="ignore"):
-            return REALS[op](*map(np.asarray, parts)).item()
-    if op in _ARITHMETIC and any(isinstance(part, float) for part in parts):
-        return float(_ARITHMETIC[op](*parts))
-    if op is Op.REQUANTISE:
-        return int(requantise(np.int32(parts[0]), np.float32(parts[1])))
-    numbers = [int(part) for part in parts]
-    if op is Op.ADD:
-        return wrapped(numbers[0] + numbers[1], 32)
-    if op is Op.MULTIPLY:
-        return wrapped(numbers[0] * numbers[1], 32)
-    if op is Op.MAXIMUM:
-        return max(numbers)
-    if op is Op.MINIMUM:
-        return min(numbers)
-    saturated = min(max(numbers[0], INT8_MIN), INT8_MAX)
-    return min(max(saturated, numbers[1]), numbers[2])
-
-
-_ARITHMETIC = {Op.ADD: operator.add, Op.MULTIPLY: operator.mul, Op.MAXIMUM: max, Op.MINIMUM: min}
-"""Operations on both integers and float32 numbers."""
+    with np.errstate(all="ignore"):
+        result = MEANINGS[op](*map(np.asarray, parts)).item()
+    wraps = op in (Op.ADD, Op.MULTIPLY) and isinstance(result, int)
+    return wrapped(result, 32) if wraps else result

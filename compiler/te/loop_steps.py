@@ -34,16 +34,24 @@ def _refuse_marked(state: State, stage: Stage, loop: str) -> None:
         )
 
 
-def _refuse_taken(stage: Stage, names: tuple[str, ...]) -> None:
-    """Refuse a name that a loop of the stage has or had."""
+def _related(
+    state: State,
+    stage: Stage,
+    relation: Division | Fusion,
+    old: tuple[str, ...],
+    new: tuple[str, ...],
+) -> State:
+    """Replace neighbouring loops by related ones, whose names no loop of the stage has or had."""
     taken = {*stage.axes, *(axis.name for axis in stage.reductions)}
-    for relation in stage.relations:
-        taken.update(relation.names)
-    for name in names:
+    taken.update(name for known in stage.relations for name in known.names)
+    for name in new:
         if name in taken:
             raise ScheduleError(
                 f"`{stage.name}` has, or had, a loop `{name}` already; rename an axis"
             )
+    first = stage.position(old[0])
+    loops = (*stage.loops[:first], *new, *stage.loops[first + len(old) :])
+    return state.with_stage(stage.changed(loops=loops, relations=(*stage.relations, relation)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +68,12 @@ class Split(Step):
     def apply(self, state: State) -> State:
         """Replace the loop by two loops."""
         stage = state.stage(self.stage)
-        position = stage.position(self.loop)
+        stage.position(self.loop)
         _refuse_marked(state, stage, self.loop)
         if self.factor < 1:
             raise ScheduleError(f"the factor must be at least 1, not {self.factor}")
         relation = Division(self.loop, self.factor)
-        _refuse_taken(stage, relation.parts)
-        loops = list(stage.loops)
-        loops[position : position + 1] = relation.parts
-        relations = (*stage.relations, relation)
-        return state.with_stage(stage.changed(loops=tuple(loops), relations=relations))
+        return _related(state, stage, relation, (self.loop,), relation.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,7 @@ class Fuse(Step):
     def apply(self, state: State) -> State:
         """Replace the two loops by one loop."""
         stage = state.stage(self.stage)
-        position = stage.position(self.outer)
-        if stage.position(self.inner) != position + 1:
+        if stage.position(self.inner) != stage.position(self.outer) + 1:
             raise ScheduleError(
                 f"`{self.inner}` must be directly inside `{self.outer}`; the loops of "
                 f"`{self.stage}` are {', '.join(stage.loops)}; reorder them first"
@@ -97,11 +100,7 @@ class Fuse(Step):
                 "loops of one kind"
             )
         relation = Fusion(self.outer, self.inner)
-        _refuse_taken(stage, (relation.fused,))
-        loops = list(stage.loops)
-        loops[position : position + 2] = [relation.fused]
-        relations = (*stage.relations, relation)
-        return state.with_stage(stage.changed(loops=tuple(loops), relations=relations))
+        return _related(state, stage, relation, (self.outer, self.inner), (relation.fused,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ..cli.main import guarded
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("isa", "hardware", "compiler", "sim", "runtime", "flows", "tests", "examples")
 SILENT = (
@@ -68,9 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folders", type=Path, nargs="*", metavar="FOLDER")
     folders = parser.parse_args(arguments).folders or [ROOT / name for name in FOLDERS]
-    for name, lines in sorted(count(folders).items()):
-        print(f"{lines:8,}  {name}")
-    return 0
+
+    def call() -> None:
+        for name, lines in sorted(count(folders).items()):
+            print(f"{lines:8,}  {name}")
+
+    return guarded(call)
 
 
 if __name__ == "__main__":

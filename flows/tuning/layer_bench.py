@@ -158,8 +158,8 @@ class LayerBench:
         kernel = fuse(parts) if len(parts) > 1 else parts[0]
         group = Group(mine, tuple(parts), kernel, GivenSchedule(layer.name, layer.schedule))
         inputs = tuple(name for name in group.inputs if not graph.is_constant(name))
-        layout = replace(layout, inputs=inputs, outputs=(group.output,))
-        return Grouped(mine, machine, layout, (group,))
+        layout = replace(layout, nodes=mine, inputs=inputs, outputs=(group.output,))
+        return Grouped(layout, (group,))
 
     def candidates(self) -> list[Candidate]:
         """Every candidate of the compiler, the likeliest first; none if it has several kernels."""
@@ -258,7 +258,7 @@ class LayerBench:
         for name in layout.inputs:
             kind = graph.types[name]
             values[name] = generator.integers(-128, 128, kind.shape, np.int8)
-        for node in self._grouped.nodes:
+        for node in self._grouped.layout.nodes:
             results = evaluate_node(node, [values[name] for name in node.inputs])
             values |= {one.name: result for one, result in zip(node.outputs, results, strict=True)}
         return {name: values[name] for name in (*layout.inputs, *layout.outputs)}

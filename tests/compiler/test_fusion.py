@@ -20,6 +20,8 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
+from tilewright.compiler.main_memory.segment_layout import lay_out_segment
+from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.scheduling.fusion import Group, form_groups
@@ -87,8 +89,8 @@ AVERAGE = QAvgPool((3, 2), (2, 1), (1, 0, 0, 1), 5, 17, 0.17, -3, -128, 127)
 
 def groups_of(graph: Graph, configuration: Configuration) -> list[Group]:
     """As compiling forms them, with nothing gathered and only the graph's outputs leaving."""
-    leaving = [output.value for output in graph.outputs]
-    formed = form_groups(graph, graph.nodes, leaving, {}, configuration)
+    layout = lay_out_segment(graph, graph.nodes, configuration, DEFAULT_OPTIONS)
+    formed = form_groups(replace(layout, images={}))
     return [group for group in formed if isinstance(group, Group)]
 
 
@@ -304,6 +306,6 @@ def test_a_node_leaves_its_group_for_a_later_node_if_that_is_faster(monkeypatch,
     deep = net.conv(wide, "deep", 24, kernel=3, groups=24)
     graph = net.graph(net.conv(deep, "thin", 11))
     timer = CandidateTimer(KernelPrograms({}, 0, MACHINE), MACHINE, ExactMeasure())
-    groups = form_groups(graph, graph.nodes, ["thin"], {}, MACHINE, timer=timer)
+    groups = form_groups(lay_out_segment(graph, graph.nodes, MACHINE, DEFAULT_OPTIONS), timer)
     names = [group.name.replace("node ", "") for group in groups]
     assert names == (["wide", "deep + thin"] if later == 60 else ["wide + deep", "thin"])

@@ -14,7 +14,7 @@ from ....isa.configuration import Configuration
 from ...graph import Graph, Node
 from ...graph.operators import Convolving
 from ...tensor import Kernel
-from .common import kernel_of
+from .common import StoredNode, kernel_of
 from .convolution import convolution
 from .first_layer import Image
 
@@ -44,8 +44,8 @@ def build_kernel(
     CompileError
         When no builder knows the operator.
     """
-    operator = node.attributes
+    operator, site = node.attributes, StoredNode(node, graph, configuration)
     if isinstance(operator, Convolving):
         image = (images or {}).get(node.inputs[0])
-        return convolution(operator, node, graph, configuration, image, gather=gather)
-    return kernel_of(operator, node, graph, configuration)
+        return convolution(operator, site, image, gather=gather)
+    return kernel_of(operator, site)

@@ -1,6 +1,7 @@
 """Helpers for kernel builders: padded tensors and the requantising epilogue."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
 
 import numpy as np
@@ -22,7 +23,7 @@ OWN_NAMES = frozenset(
 
 
 @singledispatch
-def kernel_of(operator: Operator, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def kernel_of(operator: Operator, site: "StoredNode") -> Kernel:
     """Make the kernel of a node by the class of its operator; builders register themselves.
 
     Raises
@@ -31,7 +32,7 @@ def kernel_of(operator: Operator, node: Node, graph: Graph, configuration: Confi
         When no builder knows the operator.
     """
     known = ", ".join(sorted(kind.__name__ for kind in kernel_of.registry if kind is not object))
-    raise CompileError(f"node `{node.name}`: no kernel for `{operator.op}`; known are {known}")
+    raise CompileError(f"node `{site.node.name}`: no kernel for `{operator.op}`; known are {known}")
 
 
 def channel_block(configuration: Configuration) -> int:
@@ -42,32 +43,6 @@ def channel_block(configuration: Configuration) -> int:
 def padded(count: int, block: int) -> int:
     """Round up to a multiple of `block`."""
     return -(-count // block) * block
-
-
-def activation(
-    name: str, graph: Graph, configuration: Configuration, pad: int = 0, *, again: bool = False
-) -> te.DeclaredTensor:
-    """The tensor of a graph value int8[N, H, W, C] in memory, with padded channels.
-
-    `again` makes a second tensor, for a value that a kernel reads as two operands.
-    """
-    own = f"again {name}" if again else tensor_name(name)
-    return te.tensor(own, "int8", stored_shape(name, graph, configuration), pad, of=name)
-
-
-def stored_shape(name: str, graph: Graph, configuration: Configuration) -> tuple[int, ...]:
-    """The shape of a graph value in memory."""
-    *outer, channels = graph.types[name].shape
-    return (*outer, padded(channels, channel_block(configuration)))
-
-
-def pixel_axes(
-    name: str, graph: Graph, configuration: Configuration
-) -> tuple[te.Index, te.Index, te.Index, te.Index]:
-    """Data axes n, y, x, c of an activation."""
-    n, y, x, c = stored_shape(name, graph, configuration)
-    batch, row, column, channel = te.axes(n=n, y=y, x=x, c=c)
-    return batch, row, column, channel
 
 
 def broadcast(pixel: Sequence[te.Index], shape: Sequence[int]) -> tuple[te.Index | int, ...]:
@@ -108,13 +83,54 @@ def requantised(
     return te.clamp(value, operator.low, operator.high)
 
 
-def requantising(
-    node: Node, pixel: tuple[te.Index, ...], total: te.TensorExpression, operator: Requantised,
-    constants: dict[str, np.ndarray]
-) -> Kernel:  # fmt: skip
-    """The kernel whose result is a requantised total at each pixel; see `requantised`."""
-    value = requantised(total, pixel[-1:], operator)
-    return te.kernel(node.name, stored(node.output.name, pixel, value), constants)
+@dataclass(frozen=True, slots=True)
+class StoredNode:
+    """A node whose operands and result are int8[N, H, W, C] in memory, with padded channels."""
+
+    node: Node
+    graph: Graph
+    configuration: Configuration
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a graph value in memory."""
+        *outer, channels = self.graph.types[name].shape
+        return (*outer, padded(channels, channel_block(self.configuration)))
+
+    def activation(self, name: str, pad: int = 0, *, again: bool = False) -> te.DeclaredTensor:
+        """The tensor of a graph value in memory.
+
+        `again` makes a second tensor, for a value that a kernel reads as two operands.
+        """
+        own = f"again {name}" if again else tensor_name(name)
+        return te.tensor(own, "int8", self.shape(name), pad, of=name)
+
+    @property
+    def pixel(self) -> tuple[te.Index, te.Index, te.Index, te.Index]:
+        """Data axes n, y, x, c of the result."""
+        n, y, x, c = self.shape(self.node.output.name)
+        batch, row, column, channel = te.axes(n=n, y=y, x=x, c=c)
+        return batch, row, column, channel
+
+    @property
+    def channels(self) -> int:
+        """Channels of the result in memory."""
+        return self.shape(self.node.output.name)[-1]
+
+    def kernel(
+        self, element: te.TensorExpression, constants: Mapping[str, np.ndarray] | None = None
+    ) -> Kernel:
+        """The kernel whose result has this element at each pixel."""
+        made = stored(self.node.output.name, self.pixel, element)
+        return te.kernel(self.node.name, made, constants)
+
+    def requantising(
+        self,
+        total: te.TensorExpression,
+        operator: Requantised,
+        constants: Mapping[str, np.ndarray],
+    ) -> Kernel:
+        """The kernel whose result is a requantised total at each pixel; see `requantised`."""
+        return self.kernel(requantised(total, self.pixel[-1:], operator), constants)
 
 
 def scalars(bias: int, scale: float, channels: int) -> dict[str, np.ndarray]:

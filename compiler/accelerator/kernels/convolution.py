@@ -10,12 +10,12 @@ import numpy as np
 
 from ....isa.configuration import Configuration
 from ... import te
-from ...graph import Graph, Node, QConv
+from ...graph import QConv
 from ...graph.macs import macs_of
 from ...graph.operators import Convolving
 from ...tensor import Kernel
 from .common import (
-    activation,
+    StoredNode,
     channel_block,
     kernel_of,
     padded,
@@ -29,13 +29,7 @@ from .first_layer import EACH, Image, gathered_pixels, gathered_window
 
 @kernel_of.register
 def convolution(
-    operator: Convolving,
-    node: Node,
-    graph: Graph,
-    configuration: Configuration,
-    image: Image | None = None,
-    *,
-    gather: bool = True,
+    operator: Convolving, site: StoredNode, image: Image | None = None, *, gather: bool = True
 ) -> Kernel:
     """`acc[n,y,x,o] = sum x[n, window(y, ky), window(x, kx), i] * w[0,ky,kx,i,o]`.
 
@@ -44,6 +38,7 @@ def convolution(
     is `x[.., o] * w[ky,kx,o]`. With an `image`, `x` has the windows gathered from it. With
     `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses.
     """
+    node, graph, configuration = site.node, site.graph, site.configuration
     out_shape, weights = node.output.type.shape, graph.data(node.inputs[1])
     channels_in, channels_out = graph.types[node.inputs[0]].shape[3], weights.shape[3]
     rows, columns = zip(operator.strides, operator.dilations, operator.pads[:2], strict=True)
@@ -53,13 +48,11 @@ def convolution(
         and image is None
     )
     if image is not None:
-        x, w, rows = gathered_window(
-            operator, image, node.inputs[0], weights, out_shape[2], configuration
-        )
+        x, w, rows = gathered_window(operator, image, site)
         columns = EACH
     else:
         block = channel_block(configuration)
-        x = activation(node.inputs[0], graph, configuration, operator.zero_point_x)
+        x = site.activation(node.inputs[0], operator.zero_point_x)
         if (
             gather
             and operator.groups == 1
@@ -67,7 +60,7 @@ def convolution(
             and operator.strides != (1, 1)
             and not any(operator.pads)
         ):
-            x = gathered_pixels(operator, node, graph, configuration)
+            x = gathered_pixels(operator, site)
             rows = columns = EACH
         w = (
             widen(weights[:, :, 0], 2, x.tensor.shape[3])

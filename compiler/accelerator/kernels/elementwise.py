@@ -3,31 +3,29 @@
 import numpy as np
 
 from ....errors import UnfitError
-from ....isa.configuration import Configuration
 from ....isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT
 from ....isa.vector_operations import Combine
 from ... import te
-from ...graph import Graph, Node, QAdd, QLut, QMul
+from ...graph import QAdd, QLut, QMul
 from ...graph.operators import QBlend
 from ...tensor import Kernel
-from .common import activation, broadcast, kernel_of, pixel_axes, requantising, scalars, stored
+from .common import StoredNode, broadcast, kernel_of, scalars
 
 
 @kernel_of.register
-def add(operator: QAdd, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def add(operator: QAdd, site: StoredNode) -> Kernel:
     """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp."""
-    first, second = node.inputs[:2]
-    a = activation(first, graph, configuration)
+    first, second = site.node.inputs[:2]
+    a = site.activation(first)
     # Separate operands get separate banks, so that `x + x` can read both at once.
-    b = activation(second, graph, configuration, again=first == second)
-    pixel = pixel_axes(node.output.name, graph, configuration)
-    ma, mb = operator.multipliers
-    constants = scalars(operator.constant, operator.scale, a.tensor.shape[3])
-    return requantising(node, pixel, a[pixel] * ma + b[pixel] * mb, operator, constants)
+    b = site.activation(second, again=first == second)
+    pixel, (ma, mb) = site.pixel, operator.multipliers
+    constants = scalars(operator.constant, operator.scale, site.channels)
+    return site.requantising(a[pixel] * ma + b[pixel] * mb, operator, constants)
 
 
 @kernel_of.register
-def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def multiply(operator: QMul, site: StoredNode) -> Kernel:
     """`out = requantise((a - za) * (b - zb), scale)` with zero point and clamp.
 
     VECTOR multiplies bytes, or a value of 18 bits in ACC by a byte. So `b - zb` is computed first,
@@ -38,19 +36,20 @@ def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configurat
     UnfitError
         When `b` is broadcast along channels, which are the lanes of a step.
     """
-    (first, second), (za, zb) = node.inputs, (operator.zero_point_a, operator.zero_point_b)
-    shape, small = (graph.types[name].shape for name in (first, second))
+    (first, second), (za, zb) = site.node.inputs, (operator.zero_point_a, operator.zero_point_b)
+    shape, small = (site.graph.types[name].shape for name in (first, second))
     if small[3] != shape[3]:
         raise UnfitError(
-            f"node `{node.name}`: `{second}` has one value for several channels; the host runs it"
+            f"node `{site.node.name}`: `{second}` has one value for several channels; "
+            "the host runs it"
         )
     if small == shape and za and not zb:
         first, second, za, zb = second, first, zb, za
-    a = activation(first, graph, configuration)
-    b = activation(second, graph, configuration, again=first == second)
-    pixel = *outer, c = pixel_axes(node.output.name, graph, configuration)
+    a = site.activation(first)
+    b = site.activation(second, again=first == second)
+    pixel = *outer, c = site.pixel
     place = broadcast(pixel, small)
-    constants = scalars(za * zb, operator.scale, channels := a.tensor.shape[3])
+    constants = scalars(za * zb, operator.scale, channels := site.channels)
     factor = b[place]
     if zb:
         ones = te.axes(**{f"one_{i}": 1 for i in "nyx"})
@@ -63,20 +62,19 @@ def multiply(operator: QMul, node: Node, graph: Graph, configuration: Configurat
     if za:
         product = te.compute("product", "int32", pixel, total)
         total = product[pixel] + b[place] * -za
-    return requantising(node, pixel, total, operator, constants)
+    return site.requantising(total, operator, constants)
 
 
 @kernel_of.register
-def look_up(operator: QLut, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def look_up(operator: QLut, site: StoredNode) -> Kernel:
     """`out = table[x + 128]`."""
-    x = activation(node.inputs[0], graph, configuration)
-    pixel = pixel_axes(node.output.name, graph, configuration)
-    out = stored(node.output.name, pixel, te.lookup(te.tensor("table", "int8", (256,)), x[pixel]))
-    return te.kernel(node.name, out, {"table": graph.data(node.inputs[1])})
+    x, table = site.node.inputs
+    found = te.lookup(te.tensor("table", "int8", (256,)), site.activation(x)[site.pixel])
+    return site.kernel(found, {"table": site.graph.data(table)})
 
 
 @kernel_of.register
-def blend(operator: QBlend, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def blend(operator: QBlend, site: StoredNode) -> Kernel:
     """`out = requantise(gate * state + increment)`, or what the high byte of that leaves.
 
     Raises
@@ -84,12 +82,11 @@ def blend(operator: QBlend, node: Node, graph: Graph, configuration: Configurati
     UnfitError
         When one value is two of the operands.
     """
+    node = site.node
     if len({*node.inputs}) < len(node.inputs):
         raise UnfitError(f"node `{node.name}`: two operands are the same; the host runs it")
-    pixel = *_, c = pixel_axes(node.output.name, graph, configuration)
-    high, low, gate, increment = (
-        activation(name, graph, configuration)[pixel] for name in node.inputs
-    )
+    pixel = *_, c = site.pixel
+    high, low, gate, increment = (site.activation(name)[pixel] for name in node.inputs)
     total = high * HIGH_UNIT + low
     for name, then in (
         ("state", lambda state: te.apply(Combine.MUL, state, gate)),
@@ -98,7 +95,7 @@ def blend(operator: QBlend, node: Node, graph: Graph, configuration: Configurati
         ("kept", lambda kept: kept + increment * operator.multiplier),
     ):
         total = then(te.compute(name, "int32", pixel, total)[pixel])
-    channels, unit = c.uses["c"].extent, HIGH_UNIT * GATE_ONE
+    channels, unit = site.channels, HIGH_UNIT * GATE_ONE
     constants = scalars(-operator.zero_point * operator.multiplier, 1 / unit, channels)
     bias, scale, fine = (
         te.tensor(name, kind, (channels,))
@@ -112,5 +109,4 @@ def blend(operator: QBlend, node: Node, graph: Graph, configuration: Configurati
         value = te.requantise(rest, fine[c])
     else:
         value = te.requantise(total + bias[c], scale[c])
-    out = stored(node.output.name, pixel, te.clamp(value, -128, 127))
-    return te.kernel(node.name, out, constants)
+    return site.kernel(te.clamp(value, -128, 127), constants)

@@ -17,7 +17,7 @@ from ... import te
 from ...graph import Graph, Node, QConv
 from ...graph.operators import Convolving
 from ...tensor import Patches
-from .common import channel_block, padded, stored_shape, widen
+from .common import StoredNode, channel_block, padded, widen
 
 EACH = (1, 0, 0)
 """Stride, dilation and padding of windows that are read one after the other, each as a whole."""
@@ -98,14 +98,12 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     return Image(shape, conv.pads, conv.zero_point_x, rows == kh)
 
 
-def gathered_pixels(
-    conv: Convolving, node: Node, graph: Graph, configuration: Configuration
-) -> te.DeclaredTensor:
+def gathered_pixels(conv: Convolving, site: StoredNode) -> te.DeclaredTensor:
     """Only the pixels that a strided 1x1 convolution reads, int8[N, OH, OW, C]."""
-    name = node.inputs[0]
-    channels = stored_shape(name, graph, configuration)[3]
+    name = site.node.inputs[0]
+    channels = site.shape(name)[3]
     rows, columns = conv.strides
-    n, height, width, _ = node.output.type.shape
+    n, height, width, _ = site.node.output.type.shape
     patches = Patches(
         rows=1, run=channels, pixels=1, row_step=rows, column_step=columns, dilation=1
     )
@@ -114,24 +112,20 @@ def gathered_pixels(
 
 
 def gathered_window(
-    conv: Convolving, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
+    conv: Convolving, image: Image, site: StoredNode
 ) -> tuple[te.DeclaredTensor, np.ndarray, tuple[int, int, int]]:
     """Replace the image in the convolution's expression by gathered windows.
-
-    Parameters
-    ----------
-    weights
-        int8[KH, KW, Ci, Co].
 
     Returns
     -------
     The tensor of windows, the weights int8[1, rows left, 1, lanes, Co] that multiply them, and the
     stride, dilation and padding of the rows of windows that are read.
     """
+    name, weights = site.node.inputs[0], site.graph.data(site.node.inputs[1])
     kh, kw, channels, channels_out = weights.shape
     run, row = kw * channels, conv.strides[0]
     taken = kh if image.whole_windows else 1
-    lanes = padded(taken * run, configuration.lanes_in)
+    lanes = padded(taken * run, site.configuration.lanes_in)
     n, height, _, _ = image.stored_shape
     span = (kh - 1) * conv.dilations[0] + 1
     rows = (height - span) // row + 1 if taken == kh else height
@@ -143,8 +137,8 @@ def gathered_window(
         column_step=conv.strides[1],
         dilation=conv.dilations[0],
     )
-    shape = (n, rows, out_width, lanes)
+    shape = (n, rows, site.node.output.type.shape[2], lanes)
     tensor = te.tensor(f"windows of {name}", "int8", shape, of=name, by=patches)
     w = weights.reshape(kh // taken, taken * run, channels_out)
-    w = widen(widen(w, 1, lanes), 2, padded(channels_out, channel_block(configuration)))
+    w = widen(widen(w, 1, lanes), 2, padded(channels_out, channel_block(site.configuration)))
     return tensor, w[None, :, None], EACH if taken == kh else (row, conv.dilations[0], 0)

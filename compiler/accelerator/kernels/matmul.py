@@ -17,11 +17,11 @@ from ....errors import UnfitError
 from ....isa.configuration import Configuration, Memory
 from ....isa.durations import tile_cycles
 from ... import te
-from ...graph import Graph, Node, QMatMul
+from ...graph import QMatMul
 from ...graph.operators import Multiplying
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
-from .common import kernel_of, padded, requantised, scalars, stored, sums
+from .common import StoredNode, kernel_of, padded, requantised, scalars, stored, sums
 from .zero_points import corrected, corrections
 
 ROWS, CHANNELS = 2, 3
@@ -33,14 +33,15 @@ these, the faster form was chosen for all but few of 200 products on `16x16` and
 
 
 @kernel_of.register
-def matmul(operator: Multiplying, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def matmul(operator: Multiplying, site: StoredNode) -> Kernel:
     """`acc[n,h,m,o] = sum a[n,h,p,m,i] * b[n,h,q,i,o]`, over i, and over p and q for zero points.
 
     With `repeats`, n counts the heads of `b`, h the heads of `a` that share one, and `b` has no h.
     With one axis for both zero points, the product is `a[n,h,p,m,i] * b[n,h,p - r,i,o]`, and the
     padding of `b` is read `r` times.
     """
-    left, right = (graph.types[name].shape for name in node.inputs)
+    node, configuration = site.node, site.configuration
+    left, right = (site.graph.types[name].shape for name in node.inputs)
     joined_a, joined_b, joined_y = operator.joined
     heads, shared = operator.heads, operator.heads // operator.repeats
     depth = left[CHANNELS] // heads if joined_a else left[CHANNELS]
@@ -97,15 +98,12 @@ def matmul(operator: Multiplying, node: Node, graph: Graph, configuration: Confi
     if one_axis:
         known += depth * zero_points[0] * zero_points[1]
 
-    (i,) = te.reduce_axes(i=reduced)
-    count = n * heads * m * columns * depth
     first, move, *_ = _view(joined_y, columns, inner, group).moves
     if bordered:
         assert isinstance(operator, QMatMul), "sums leave as they are"
-        return _bordered(
-            *(node, operator, a, b, (n, heads, m, lanes)),
-            *(count, i, (first, move), configuration),
-        )
+        return _bordered(operator, site, a, b, columns, (first, move))
+    (i,) = te.reduce_axes(i=reduced)
+    count = n * heads * m * columns * depth
     axes = batch, head, row, column = te.axes(n=n, h=heads, m=m, o=lanes)
     turn, turn_b = turns[0], turns[0] - q if one_axis else turns[1]
     product = a[batch, head, turn, row, i] * b[batch, 0 if group else head, turn_b, i, column]
@@ -157,20 +155,15 @@ def _prefers_sums(
 
 
 def _bordered(
-    node: Node,
-    operator: QMatMul,
-    a: te.DeclaredTensor,
-    b: te.DeclaredTensor,
-    extents: tuple[int, int, int, int],
-    macs: int,
-    i: te.Index,
-    moves: tuple[tuple[int, int], tuple[int, int]],
-    configuration: Configuration,
-) -> Kernel:
+    operator: QMatMul, site: StoredNode, a: te.DeclaredTensor, b: te.DeclaredTensor, columns: int,
+    moves: tuple[tuple[int, int], tuple[int, int]]
+) -> Kernel:  # fmt: skip
     """The kernel with sums of rows and columns; columns are cut into blocks of lanes."""
-    n, heads, m, lanes = extents
+    n, heads, _, m, _ = a.tensor.shape
     za, zb = operator.zero_point_a, operator.zero_point_b
-    size, depth = configuration.lanes_out, b.tensor.shape[3]
+    size, depth = site.configuration.lanes_out, b.tensor.shape[3]
+    lanes, reduced = padded(columns, size), padded(depth, site.configuration.lanes_in)
+    (i,) = te.reduce_axes(i=reduced)
     axes = batch, head, row, block, lane = te.axes(n=n, h=heads, m=m, s=lanes // size, l=size)
     (down,) = te.axes(m=m + bool(za))
     factors = b[batch, 0 if b.tensor.shape[1] == 1 else head, 0, i, block * size + lane]
@@ -184,7 +177,6 @@ def _bordered(
         found = corrections("column", sums, place, largest, -za, constants)
         terms += [(digit[batch, head, 0, block, lane], factor) for digit, factor in found]
     if zb:
-        reduced = next(iter(i.uses.values())).extent
         ones = te.tensor("column of ones", "int8", (reduced, size))
         constants["column of ones"] = (
             (np.arange(reduced)[:, None] < depth).astype(np.int8).repeat(size, axis=1)
@@ -201,8 +193,9 @@ def _bordered(
     value = requantised(total, (block, lane), operator)
     known = scalars(depth * za * zb, operator.scale, lanes)
     shaped = {name: data.reshape(-1, size) for name, data in known.items()}
-    out = stored(node.output.name, axes, value, view)
-    return te.kernel(node.name, out, {**constants, **shaped}, macs)
+    out = stored(site.node.output.name, axes, value, view)
+    macs = n * heads * m * columns * depth
+    return te.kernel(site.node.name, out, {**constants, **shaped}, macs)
 
 
 def _prefers_one_axis(

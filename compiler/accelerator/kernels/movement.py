@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from ....isa.configuration import Configuration
 from ... import te
-from ...graph import Graph, Node
 from ...tensor import Kernel
-from .common import pixel_axes, stored, stored_shape, tensor_name
+from .common import StoredNode, stored, tensor_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +16,15 @@ class TensorCopy:
     target: str
 
 
-def copy(wanted: TensorCopy, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def copy(wanted: TensorCopy, site: StoredNode) -> Kernel:
     """`target = source`; the places of the two determine the transfers.
 
     Parameters
     ----------
-    node
+    site
         The node that needs the copy, such as a concatenation.
     """
-    shape = stored_shape(wanted.value, graph, configuration)
+    shape = site.shape(wanted.value)
     x = te.tensor(tensor_name(wanted.source), "int8", shape, of=wanted.source)
-    pixel = pixel_axes(wanted.value, graph, configuration)
-    return te.kernel(node.name, stored(wanted.target, pixel, x[pixel]))
+    pixel = te.axes(**dict(zip("nyxc", shape, strict=True)))
+    return te.kernel(site.node.name, stored(wanted.target, pixel, x[pixel]))

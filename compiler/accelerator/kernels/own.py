@@ -5,20 +5,19 @@ from dataclasses import replace
 import numpy as np
 
 from ....errors import CompileError, UnfitError
-from ....isa.configuration import Configuration
 from ....isa.expressions import Affine, reads_of
-from ...graph import Graph, Node
+from ...graph import Node
 from ...graph.operators.own import QKernel, given_tensors
 from ...tensor import Axis, Kernel, Tensor
 from ..phases import phases_of
-from .common import activation, kernel_of
+from .common import StoredNode, kernel_of
 
 IMAGE = 4
 """Dimensions of an activation."""
 
 
 @kernel_of.register
-def own_kernel(operator: QKernel, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def own_kernel(operator: QKernel, site: StoredNode) -> Kernel:
     """The user's kernel, if it computes every channel by itself.
 
     Raises
@@ -26,12 +25,12 @@ def own_kernel(operator: QKernel, node: Node, graph: Graph, configuration: Confi
     UnfitError
         When it does not, or no instruction computes one of its stages.
     """
-    kernel = operator.declared
+    node, graph, kernel = site.node, site.graph, operator.declared
     channel = _channel(node, kernel)
     tensors: dict[str, Tensor] = {}
     constants: dict[str, np.ndarray] = {}
     names: dict[str, str] = {}
-    out = activation(node.output.name, graph, configuration).tensor
+    out = site.activation(node.output.name).tensor
     size = out.shape[-1]
     seen: set[str] = set()
     for given, value in zip(given_tensors(kernel), node.inputs, strict=True):
@@ -46,7 +45,7 @@ def own_kernel(operator: QKernel, node: Node, graph: Graph, configuration: Confi
         elif len(given.shape) != IMAGE or not channel[given.name]:
             raise _unfit(node, f"`{value}` is not read channel by channel as [N, H, W, C]")
         else:
-            tensor = activation(value, graph, configuration, given.pad, again=value in seen).tensor
+            tensor = site.activation(value, given.pad, again=value in seen).tensor
             names[given.name], tensors[given.name] = tensor.name, tensor
             seen.add(value)
     stages = []

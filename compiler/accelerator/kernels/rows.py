@@ -3,71 +3,56 @@
 import numpy as np
 
 from ....errors import UnfitError
-from ....isa.configuration import Configuration
 from ....isa.expressions import Op
 from ....isa.meanings.softmax import exponential_entries
 from ....isa.row_statistics import ENTRIES_BYTES, FRACTION_BITS, factor_pattern
 from ....isa.vector_operations import Combine
 from ... import te
-from ...graph import Graph, Node
 from ...graph.operators import QNorm, QRotate, QSoftmax
 from ...tensor import Kernel
-from .common import (
-    activation,
-    broadcast,
-    kernel_of,
-    pixel_axes,
-    requantising,
-    scalars,
-    stored,
-    widen,
-)
+from .common import StoredNode, broadcast, kernel_of, scalars, widen
 from .matmul import CHANNELS, ROWS
 
 
 @kernel_of.register
-def softmax(operator: QSoftmax, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def softmax(operator: QSoftmax, site: StoredNode) -> Kernel:
     """`out = clamp(requantise(e, F / sum(e)) + zero point)`, e being a table of `x - max(x)`."""
-    entries = exponential_entries(operator.scale_x, masked=len(node.inputs) > 1)
-    constants = _constants(entries, 0, 1 / operator.scale_y, configuration)
-    value = _of_row(Op.SOFTMAX, node, graph, configuration)
+    entries = exponential_entries(operator.scale_x, masked=len(site.node.inputs) > 1)
+    constants = _constants(entries, 0, 1 / operator.scale_y, site)
+    value = _of_row(Op.SOFTMAX, site)
     clamped = te.clamp(value + operator.zero_point_y, operator.low, operator.high)
-    out = stored(node.output.name, pixel_axes(node.output.name, graph, configuration), clamped)
-    return te.kernel(node.name, out, constants)
+    return site.kernel(clamped, constants)
 
 
 @kernel_of.register
-def normalise(operator: QNorm, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def normalise(operator: QNorm, site: StoredNode) -> Kernel:
     """`out = requantise(normalised + bias, scale)` with zero point and clamp."""
     centre = () if operator.centred else (operator.zero_point_x,)
     squares = (np.arange(-128, 128) - sum(centre)) ** 2
     factor = operator.factor / (1 << FRACTION_BITS)
-    constants = _constants(squares, operator.epsilon, factor, configuration)
+    constants = _constants(squares, operator.epsilon, factor, site)
     kind = Op.STANDARDISE if operator.centred else Op.NORMALISE
-    value = _of_row(kind, node, graph, configuration, *centre)
-    pixel = *_, c = pixel_axes(node.output.name, graph, configuration)
-    channels = c.uses["c"].extent
-    bias, scale = map(graph.data, node.inputs[1:])
-    constants["bias"] = widen(bias, 0, channels)
-    constants["scale"] = widen(scale, 0, channels, 1)
-    return requantising(node, pixel, value, operator, constants)
+    bias, scale = map(site.graph.data, site.node.inputs[1:])
+    constants["bias"] = widen(bias, 0, site.channels)
+    constants["scale"] = widen(scale, 0, site.channels, 1)
+    return site.requantising(_of_row(kind, site, *centre), operator, constants)
 
 
 @kernel_of.register
-def rotate(operator: QRotate, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def rotate(operator: QRotate, site: StoredNode) -> Kernel:
     """`out = requantise(sum((x - zx) * factor), scale)` over a channel and its partner."""
-    pixel = n, _, row, c = pixel_axes(node.output.name, graph, configuration)
-    channels = c.uses["c"].extent
+    types, channels = site.graph.types, site.channels
+    n, _, row, c = site.pixel
     view = te.View(((0, 1), (CHANNELS, operator.span), (ROWS, 1), (CHANNELS, 1)))
     x, factors = (
         te.tensor(
             f"pairs of {name}",
             "int8",
-            (graph.types[name].shape[0], 2, graph.types[name].shape[ROWS], channels),
+            (types[name].shape[0], 2, types[name].shape[ROWS], channels),
             of=name,
             by=view,
         )
-        for name in node.inputs
+        for name in site.node.inputs
     )
     (turn,) = te.reduce_axes(t=2)
     constants = scalars(0, operator.scale, channels)
@@ -80,40 +65,40 @@ def rotate(operator: QRotate, node: Node, graph: Graph, configuration: Configura
         product = te.apply(Combine.MUL, centred[n, turn, row, c], factor)
     else:
         product = x[n, turn, row, c] * factor
-    return requantising(node, pixel, te.sum(product, turn), operator, constants)
+    return site.requantising(te.sum(product, turn), operator, constants)
 
 
-def _of_row(
-    op: Op, node: Node, graph: Graph, configuration: Configuration, *centre: int
-) -> te.TensorExpression:
+def _of_row(op: Op, site: StoredNode, *centre: int) -> te.TensorExpression:
     """The operation on the row of each element of the node's input."""
-    x = activation(node.inputs[0], graph, configuration)
-    pixel = pixel_axes(node.output.name, graph, configuration)
-    mask = None
-    for name in node.inputs[1:] if op is Op.SOFTMAX else ():
-        each = activation(name, graph, configuration)
+    name, *others = site.node.inputs
+    x, pixel, mask = site.activation(name), site.pixel, None
+    for other in others if op is Op.SOFTMAX else ():
+        each = site.activation(other)
         mask = each[broadcast(pixel, each.tensor.shape)]
-    lanes = configuration.vector_lanes
-    if x.tensor.shape[3] // lanes > 1 << configuration.extent_bits:
-        raise UnfitError(f"node `{node.name}`: a row is too long for one loop; the host runs it")
+    lanes = site.configuration.vector_lanes
+    if x.tensor.shape[3] // lanes > 1 << site.configuration.extent_bits:
+        raise UnfitError(
+            f"node `{site.node.name}`: a row is too long for one loop; the host runs it"
+        )
     return te.row_operation(
         op,
         x[pixel],
         te.tensor("table", "int8", (ENTRIES_BYTES,)),
         (te.tensor("epsilon", "int32", (lanes,)), te.tensor("factor", "float32", (lanes,))),
-        graph.types[node.inputs[0]].shape[3],
+        site.graph.types[name].shape[3],
         *centre,
         mask=mask,
     )
 
 
 def _constants(
-    entries: np.ndarray, epsilon: int, factor: float, configuration: Configuration
+    entries: np.ndarray, epsilon: int, factor: float, site: StoredNode
 ) -> dict[str, np.ndarray]:
     """The table of 16-bit entries, and a row of PARAM with E and F."""
     pattern = np.uint32(factor_pattern(factor)).view(np.float32)
+    lanes = site.configuration.vector_lanes
     return {
         "table": entries.astype("<u2").view(np.int8),
-        "epsilon": np.full(configuration.vector_lanes, epsilon, np.int32),
-        "factor": np.full(configuration.vector_lanes, pattern, np.float32),
+        "epsilon": np.full(lanes, epsilon, np.int32),
+        "factor": np.full(lanes, pattern, np.float32),
     }

@@ -199,12 +199,12 @@ class RowReduction(RowKernel):
     def declared(self, width: int) -> RowStages:
         extreme = self.kind in ("max", "min")
         r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
-        if not extreme:
-            change = square if self.kind in ("squares", "length") else same
-            value = reduced(self.x(), "total", SUM, width, change)[r, i]
-        else:
+        if extreme:
             find = self._extreme if self.inner == 1 else self._extreme_across
             value = find(width, r, i)
+        else:
+            change = square if self.kind in ("squares", "length") else same
+            value = reduced(self.x(), "total", SUM, width, change)[r, i]
         if self.kind == "length":
             value = te.sqrt(value)
         elif not extreme and (self.inner == 1 or self.kind == "mean"):
@@ -239,13 +239,9 @@ class RowReduction(RowKernel):
     def _extreme_across(self, width: int, r: te.Index, i: te.Index) -> te.TensorExpression:
         """The same for rows side by side: a second sum is NaN if the row has one."""
         sign = 1.0 if self.kind == "max" else -1.0
-        none = te.constant(math.nan)
+        zero, none = te.constant(0.0), te.constant(math.nan)
         most = reduced(self.x(), "most", MAX, width, lambda x: x * sign)
         marks = reduced(
-            self.x(),
-            "marks",
-            SUM,
-            width,
-            lambda x: te.select(te.equal(x, x), te.constant(0.0), none),
+            self.x(), "marks", SUM, width, lambda x: te.select(te.equal(x, x), zero, none)
         )
         return most[r, i] * sign + marks[r, i]

@@ -341,3 +341,15 @@ def _values(
 ) -> dict[str, np.ndarray]:
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         return dict(evaluate(graph, inputs, names))
+
+
+def test_a_product_of_a_node_with_two_outputs_is_planned_without_fusion():
+    nodes = [
+        helper.make_node("TopK", ["x", "count"], ["most", "places"], axis=3),
+        helper.make_node("Reshape", ["most", "shape"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "v"], ["y"]),
+    ]
+    shapes = {"x": [1, 2, 24, 32], "v": [2, 16, 8]}
+    given = [value(name, np.float32, shape) for name, shape in shapes.items()]
+    proto = model(nodes, given, ["y", "places"], {"count": [16], "shape": [2, 24, 16]})
+    assert not attentions(tilewright.import_model(proto.SerializeToString()))
