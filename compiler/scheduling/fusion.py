@@ -7,7 +7,7 @@ than its parts, by exact time or, without a timing model, by the estimate.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -23,6 +23,7 @@ from ..accelerator.search import Candidate, choose_candidate, legal_candidates
 from ..graph import Graph, Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
+from ..graph.short_names import short_name
 from ..options import DEFAULT_OPTIONS, Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer, cycles_of
@@ -138,6 +139,7 @@ def form_groups(
     options: Options = DEFAULT_OPTIONS,
     timer: CandidateTimer | None = None,
     copies: Mapping[str, Sequence[TensorCopy]] = NO_COPIES,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> list[Group | MovementGroup]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
@@ -153,6 +155,8 @@ def form_groups(
         Times the most promising schedules; without it, the estimate decides.
     copies
         What each movement must copy, by its result; see `placements`.
+    progress
+        Called with a line of text before each node.
 
     Raises
     ------
@@ -161,7 +165,8 @@ def form_groups(
     """
     fuser = _Fuser(configuration, options, timer)
     groups: dict[str, Group | MovementGroup] = {}
-    for node in nodes:
+    for number, node in enumerate(nodes, 1):
+        progress(f"schedules of {short_name(node.name)}, {number} of {len(nodes)}")
         if isinstance(node.attributes, Rearranging):
             kernels = [
                 copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]

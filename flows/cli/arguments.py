@@ -5,12 +5,7 @@ network in the cache does not wait for them.
 """
 
 import argparse
-import contextlib
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +16,6 @@ from ...errors import UsageError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
-from ...quoting import printable
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
@@ -29,6 +23,7 @@ from ..execution.recorded_choices import recorded_texts
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
+from .progress import progress_bar
 from .schedule_options import by_whole_name, change_of
 
 if TYPE_CHECKING:
@@ -332,19 +327,11 @@ def compile_placed(
 
     costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
     with progress_bar() as advance:
-        layers = len(graph.nodes)
-        done = 0
-
-        def tell(_: str) -> None:
-            nonlocal done
-            done += 1
-            advance(f"compiling {graph.name}", min(done, layers), layers)
-
-        advance(f"compiling {graph.name}", 0, layers)
+        advance(f"compiling {graph.name}", 0, None)
         return compile_graph(
             graph,
             configuration,
-            tell,
+            lambda step: advance(f"compiling {graph.name}: {step}", 0, None),
             keep_all=keep_all,
             placement=placing.placement(),
             costs=costs,
@@ -379,118 +366,3 @@ def require_tools(device: str) -> None:
         find_compiler()
     if kind == "gate":
         find_tool(YOSYS)
-
-
-Advance = Callable[[str, int, int | None], None]
-"""Called with a description, the number of steps done, and the total."""
-
-
-LINE_SECONDS = 5.0
-"""Least time between two lines of progress."""
-
-
-def line_progress(
-    clock: Callable[[], float] = time.monotonic,
-) -> Callable[[str, int, int | None], bool]:
-    """Return a function that prints lines of progress on stderr, for runs without a terminal.
-
-    It returns whether it printed one: not if the last one is less than `LINE_SECONDS` old.
-    """
-    last = start = clock()
-
-    def advance(text: str, done: int, total: int | None) -> bool:
-        nonlocal last
-        now = clock()
-        if now - last < LINE_SECONDS:
-            return False
-        last = now
-        count = "" if total is None else f", {done} of {total}"
-        print(f"{now - start:.0f} s: {printable(text)}{count}", file=sys.stderr, flush=True)
-        return True
-
-    return advance
-
-
-SILENCE_S = 20.0
-"""Time after which the last line is said again, as placing alone may take many minutes."""
-
-
-@contextlib.contextmanager
-def steady_lines() -> Iterator[Advance]:
-    """Give `line_progress`, which goes on while a step tells nothing."""
-    advance = line_progress()
-    lock, ended = threading.Lock(), threading.Event()
-    latest: tuple[str, int, int | None] | None = None
-    due_s = 0.0
-
-    def tell(text: str, done: int, total: int | None) -> None:
-        nonlocal latest, due_s
-        with lock:
-            latest = text, done, total
-            said = advance(*latest)
-            due_s = time.monotonic() + SILENCE_S if said else 0.0
-
-    def repeat() -> None:
-        nonlocal due_s
-        # A step that begins soon after a line is told as soon as the next line may be.
-        while not ended.wait(LINE_SECONDS):
-            with lock:
-                if latest is None or time.monotonic() < due_s:
-                    continue
-                if advance(*latest):
-                    due_s = time.monotonic() + SILENCE_S
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield tell
-    finally:
-        ended.set()
-        thread.join()
-
-
-_SUBJECT = ContextVar("subject", default="")
-
-
-@contextlib.contextmanager
-def progress_about(subject: str) -> Iterator[None]:
-    """Put a subject before each text of progress, for commands that repeat the same steps."""
-    token = _SUBJECT.set(f"{subject}: ")
-    try:
-        yield
-    finally:
-        _SUBJECT.reset(token)
-
-
-@contextlib.contextmanager
-def progress_bar() -> Iterator[Advance]:
-    """Show a progress bar on stderr; a line every few seconds if stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    console, subject = Console(stderr=True), _SUBJECT.get()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    if not console.is_terminal:
-        with steady_lines() as tell:
-            yield lambda text, done, total: tell(subject + text, done, total)
-        return
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def advance(text: str, done: int, total: int | None) -> None:
-            progress.update(
-                task, description=printable(subject + text), completed=done, total=total
-            )
-
-        yield advance

@@ -47,7 +47,7 @@ def compile_graph(
     configuration : Configuration
         The accelerator.
     progress : callable
-        Called with one line for each layer, and for each kernel of the host.
+        Called with one line before each step: layers, by name, and kernels of the host.
     keep_all : bool
         Whether every activation has its own place, so that all can be read after a run.
     options : Options

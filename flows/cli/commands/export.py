@@ -13,11 +13,12 @@ from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_fo
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, chosen_configuration, load_module, progress_bar
+from ..arguments import add_configuration, chosen_configuration, load_module
 from ..console import configuration_sentence, say
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
+from ..progress import progress_bar
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

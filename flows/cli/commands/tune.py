@@ -24,12 +24,13 @@ from ...execution.recorded_choices import (
     records_path,
 )
 from ...sweep.records import Database
-from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
+from ..progress import progress_bar
 from ..tuning_results import (
     kernel_sentences,
     layer_sentences,

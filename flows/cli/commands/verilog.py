@@ -10,8 +10,9 @@ from ....errors import UsageError, did_you_mean
 from ....hardware.technology import Technology
 from ....isa.configuration import DEFAULT
 from ...board.design import make_output_folder
-from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration
 from ..console import configuration_sentence, say
+from ..progress import progress_bar
 
 PORTABLE = "portable"
 TECHNOLOGIES = {
