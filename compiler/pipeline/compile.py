@@ -19,7 +19,7 @@ from ..placement import misfits, placed_layers, placement_report
 from ..placement.host_products import host_products, idle_sentence
 from ..scheduling.bound_report import report_of
 from ..scheduling.candidate_timer import CandidateTimer
-from ..scheduling.given_schedules import refuse_unknown_layers
+from ..scheduling.given_schedules import refuse_unknown_layers, refuse_unknown_nodes
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
 from .group import MAX_ALONE_CYCLES, group, narrower_ports, peak_cycles
@@ -128,6 +128,7 @@ class _Compiler:
         while True:
             placed = place(request, refused)
             parts = [part for part in placed.parts if placed.is_segment(part)]
+            refuse_unknown_nodes(request.schedules, placed.accelerated)
             try:
                 return placed, [self.segment(placed.graph, part) for part in parts]
             except UnfitError:

@@ -105,6 +105,11 @@ class PlacedGraph:
         """Whether the accelerator runs a part."""
         return self.decision.on_accelerator(part[0])
 
+    @property
+    def accelerated(self) -> list[Node]:
+        """The nodes that the accelerator runs, in order."""
+        return [node for part in self.parts if self.is_segment(part) for node in part]
+
 
 @dataclass(frozen=True, slots=True)
 class Grouped:

@@ -322,6 +322,14 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except BrokenPipeError:
         _drop_buffered_output()
         return PIPE_CLOSED
+    except MemoryError as problem:
+        why = f", got `{problem}`" if str(problem) else ""
+        return _fail(
+            f"this needs more memory than there is{why}; give fewer or smaller inputs, or choose a "
+            "smaller machine",
+            1,
+            verbose,
+        )
     except OSError as problem:
         if problem.errno is None:
             return _fault(problem, verbose)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from ....atomic_write import make_output_folder
 from ....compiler.module import Module
 from ....errors import UsageError
 from ....isa.memory_model import MemoryModel
@@ -53,13 +54,20 @@ def export(arguments: argparse.Namespace) -> None:
         For a problem with the model, a host step that C cannot express, or the folder.
     """
     check_json(arguments.json)
-    if arguments.hex is None and arguments.input is not None:
+    given, bench = arguments.input, arguments.hex
+    if bench is None and given is not None:
         raise UsageError("`--input`: expected `--hex DIR`; the C takes its inputs when it runs")
     folder = arguments.folder
     if folder is not None:
         check_folder(folder)
-    memory = memory_model(arguments, arguments.source)
-    module = load_module(arguments.source, chosen_configuration(arguments), memory=memory)
+    else:
+        make_output_folder(bench, "--hex")
+    module = load_module(
+        arguments.source,
+        chosen_configuration(arguments),
+        memory=memory_model(arguments, arguments.source),
+        check=lambda graph: given and read_samples(given, graph),
+    )
     require_segments(module, "programs to export")
     if folder is None:
         export_hex(arguments, module)

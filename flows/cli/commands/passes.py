@@ -102,6 +102,8 @@ def passes(arguments: argparse.Namespace) -> None:
         For a problem with the model, the input, the stage or the layer.
     """
     check_json(arguments.json)
+    for chosen in (chosen_configuration, memory_model, chosen_placing):
+        chosen(arguments)  # the table needs none, but a wrong value is told
     if arguments.until or arguments.layer or arguments.diff:
         _show_stages(arguments)
     else:

@@ -28,7 +28,7 @@ from ..arguments import add_configuration, chosen_configuration
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
-from ..memory_options import add_memory, memory_model
+from ..memory_options import add_memory, given_memory, memory_model
 from ..operator_options import add_operators
 from ..progress import progress_bar
 from ..tuning_results import (
@@ -167,6 +167,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`--threads {arguments.threads}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+    machine = {"config": arguments.config, "set": arguments.changes}
+    if arguments.target == "host" and (
+        given := [*(name for name in machine if machine[name]), *given_memory(arguments)]
+    ):
+        raise UsageError(
+            f"`--{given[0]}`: expected `--target accelerator`; it has no effect on kernels of this "
+            "processor, leave it out"
+        )
     for device in arguments.devices:
         on_host = kind_of(device) == HostDevice.name and device.startswith(REMOTE)
         if arguments.target == "host" and not on_host:

@@ -5,11 +5,10 @@ import json
 import sys
 from pathlib import Path
 
-from ....atomic_write import write_files, write_output
+from ....atomic_write import make_output_folder, write_files, write_output
 from ....errors import UsageError, did_you_mean
 from ....hardware.technology import Technology
 from ....isa.configuration import DEFAULT
-from ...board.design import make_output_folder
 from ..arguments import add_configuration, chosen_configuration
 from ..console import configuration_sentence, say
 from ..progress import progress_bar
