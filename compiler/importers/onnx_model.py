@@ -21,6 +21,7 @@ from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
 from .onnx_cut import cut, proposed_cut
 from .onnx_dispatch import import_nodes, unsupported
+from .onnx_functions import function_sizes
 from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
 from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
@@ -280,8 +281,9 @@ def _import_graph(
     functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
     names: dict[str, Named] = {}
     scope = ImportScope(
-        builder, f"model `{name}`", opsets, functions, import_nodes, names, settings.folder
-    )
+        builder, f"model `{name}`", opsets, functions, import_nodes, names, settings.folder,
+        sizes=function_sizes(functions),
+    )  # fmt: skip
     _refuse_unsupported(model, scope)
     check_overrides(proto.input, name, settings)
     for tensor in proto.initializer:

@@ -176,7 +176,7 @@ def test_schedules_belong_to_layers_of_the_network():
 
 def test_progress_names_each_layer_before_it_is_searched():
     told: list[str] = []
-    compile_request(CompileRequest(graph=import_model(DIGITS), configuration=MACHINE), told.append)
+    compile_module(import_model(DIGITS), MACHINE, told.append)
     searched = [line for line in told if line.startswith("schedules of ")]
     names = ["conv1", "conv2", "conv3", "residual", "pool", "dense"]
     assert searched[:6] == [f"schedules of {name}, {at} of 6" for at, name in enumerate(names, 1)]
