@@ -182,6 +182,11 @@ def _refused_position(
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:
     model = onnx.ModelProto()
+    if data.startswith(b"PK\x03\x04"):
+        raise ImportModelError(
+            f"model `{name}`: expected an ONNX file, got an archive, such as `tilewright compile` "
+            "makes; name the model itself"
+        )
     try:
         model.ParseFromString(data)
     except DecodeError as error:

@@ -17,9 +17,9 @@ import numpy as np
 from ...compiler.module import Segment
 from ...errors import DeviceError
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Halt, Instruction, Load, Loop, Store
+from ...isa.instructions import Instruction, Load, Loop, Store
 from ...isa.memory_model import MemoryModel, SharedBus
-from ...isa.tokens import synthesise_tokens
+from ...isa.tokens import beginning, synthesise_tokens
 from ...runtime.device import Device
 from ...sim.timing import Timer
 
@@ -379,7 +379,7 @@ def layer_errors(
     end, before = 0, (0, 0)
     for layer, name in zip(segment.layers, names, strict=True):
         end = max(end, 1 + max(layer.places))
-        program = (*segment.program[:end], Halt())
+        program = beginning(segment.program, end)
         timer = Timer(program, device.configuration)
         now = _run(device, program, segment.data_bytes), timer.run(memory).cycles
         found.append(LayerError(name, now[0] - before[0], now[1] - before[1]))

@@ -190,7 +190,7 @@ def test_sizes_of_functions_end_where_calls_do_not():
         for name, body in bodies.items()
     }  # fmt: skip
     sizes = onnx_functions.function_sizes(functions)
-    assert sizes == {("own", name): size for name, size in zip("abcd", (10, 4, 2, 1))}
+    assert sizes == {("own", name): size for name, size in zip("abcd", (10, 4, 2, 1), strict=True)}
 
 
 def test_a_recurrent_layer_of_millions_of_steps_is_refused():

@@ -203,10 +203,13 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     from ...tuning.tune import TuningBudget, tune
 
     budget = TuningBudget.parse(arguments.budget)
-    graph = recognise_layers(
-        import_model(arguments.source, **chosen_overrides(arguments).of_import)
-    )
-    measurer, target, threads = _open_measurer(arguments, graph, records)
+    with progress_bar() as advance:
+        advance(f"reading {arguments.source.name}", 0, None)
+        graph = recognise_layers(
+            import_model(arguments.source, **chosen_overrides(arguments).of_import)
+        )
+        advance("opening the processor", 0, None)
+        measurer, target, threads = _open_measurer(arguments, graph, records)
     try:
         tasks = tasks_of(graph, target, arguments.threads or threads)
         if not tasks:
@@ -285,7 +288,14 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
     def compile_with(schedules: Mapping[str, str]) -> "Module":
         return compile_graph(graph, configuration, memory=memory, schedules=schedules)
 
-    module = compile_with({})
+    with progress_bar() as advance:
+        advance(f"compiling {graph.name}", 0, None)
+        module = compile_graph(
+            graph,
+            configuration,
+            lambda step: advance(f"compiling {graph.name}: {step}", 0, None),
+            memory=memory,
+        )
     require_segments(module, "schedules")
     if arguments.listing:
         list_layers(arguments, module)
