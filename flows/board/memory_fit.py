@@ -64,6 +64,10 @@ MAX_ROUNDS = 200
 """Improvements of a guess, at most."""
 
 
+Advance = Callable[[str, int, int | None], None]
+"""Called with a description, the number of steps done, and the total."""
+
+
 @dataclass(frozen=True, slots=True)
 class Probe:
     """A short program.
@@ -167,15 +171,21 @@ def _again(count: int) -> tuple[Loop, ...]:
     return tuple(Loop(extent, (0, 0)) for extent in (count // inner, inner) if extent > 1)
 
 
-def measure(device: Device, programs: Sequence[Probe]) -> list[int]:
-    """Return the cycles of programs on a device.
+def measure(
+    device: Device, programs: Sequence[Probe], advance: Advance = lambda text, done, total: None
+) -> list[int]:
+    """Return the cycles of programs on a device; `advance` is told of each.
 
     Raises
     ------
     DeviceError
         If the device does not count cycles, or fails.
     """
-    return [_run(device, probe.program, WINDOW_BYTES) for probe in programs]
+    found = []
+    for done, probe in enumerate(programs):
+        advance(f"measuring {probe.name} beats", done, len(programs))
+        found.append(_run(device, probe.program, WINDOW_BYTES))
+    return found
 
 
 def _run(device: Device, program: tuple[Instruction, ...], window_bytes: int) -> int:
@@ -362,7 +372,11 @@ def _legal(memory: MemoryModel, **changes) -> Iterator[MemoryModel]:
 
 
 def layer_errors(
-    device: Device, segment: Segment, names: Sequence[str], memory: MemoryModel
+    device: Device,
+    segment: Segment,
+    names: Sequence[str],
+    memory: MemoryModel,
+    advance: Advance = lambda text, done, total: None,
 ) -> list[LayerError]:
     """Return the cycles of each layer of a segment on a device, and by the exact model.
 
@@ -378,6 +392,7 @@ def layer_errors(
     found: list[LayerError] = []
     end, before = 0, (0, 0)
     for layer, name in zip(segment.layers, names, strict=True):
+        advance(f"timing the program up to {name}", len(found), len(names))
         end = max(end, 1 + max(layer.places))
         program = beginning(segment.program, end)
         timer = Timer(program, device.configuration)

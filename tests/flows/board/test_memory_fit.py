@@ -89,10 +89,12 @@ def test_layers_of_a_device_add_up_to_its_cycles(model):
         check(beginning(segment.program, end), machine, segment.data_bytes)
     names = [layer.name for layer in segment.layers]
     with open_device("sim", machine, memory) as sim:
-        right = layer_errors(sim, segment, names, memory)
+        told: list[tuple[str, int, int | None]] = []
+        right = layer_errors(sim, segment, names, memory, lambda *step: told.append(step))
         wrong = layer_errors(sim, segment, names, BLOCK_RAM)
         whole = sim.run(segment.program, np.zeros(segment.data_bytes, np.uint8))
     assert [each.name for each in right] == names
+    assert told[1] == (f"timing the program up to {names[1]}", 1, len(names))
     assert all(each.measured == each.modelled for each in right)
     assert sum(each.measured for each in right) == whole.cycles
     assert all(each.measured > each.modelled for each in wrong)
