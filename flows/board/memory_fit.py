@@ -22,6 +22,7 @@ from ...isa.memory_model import MemoryModel, SharedBus
 from ...isa.tokens import beginning, synthesise_tokens
 from ...runtime.device import Device
 from ...sim.timing import Timer
+from ..cli.progress import Advance
 
 COUNTS = (1, 2, 5, 24, 130, 700)
 """Bursts of a program; two loops of the shortest extents make the longest."""
@@ -62,10 +63,6 @@ STEPS = tuple(sign * step for step in (1, 2, 3, 5, 8, 16, 32, 64) for sign in (1
 
 MAX_ROUNDS = 200
 """Improvements of a guess, at most."""
-
-
-Advance = Callable[[str, int, int | None], None]
-"""Called with a description, the number of steps done, and the total."""
 
 
 @dataclass(frozen=True, slots=True)

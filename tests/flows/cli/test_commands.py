@@ -233,6 +233,24 @@ def test_doctor_starts_without_the_packages_that_it_examines():
     assert said.stdout == "\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["run", "m.onnx", "--config", ""], "`--config`"),
+        (["run", "m.onnx", "--config="], "`--config`"),
+        (["compile", "m.onnx", "-o", ""], "`-o`"),
+        (["run", ""], "an argument"),
+        ([""], "an argument"),
+    ],
+)
+def test_an_empty_value_is_no_default(capsys, words, what):
+    """A shell makes it of `"$MACHINE"` that is not set."""
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f"error: {what}: expected a value, got an empty one; give one, or leave it out\n"
+    )
+
+
 def test_version_tells_package_and_contract(capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["--version"])
