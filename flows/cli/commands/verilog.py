@@ -70,6 +70,8 @@ def verilog(arguments: argparse.Namespace) -> None:
     if listed is not None and listed.suffix != ".json":
         raise UsageError(f"`--memories {listed}`: expected a name that ends in `.json`; rename it")
     folder = arguments.package
+    if arguments.multipliers is not None and arguments.multipliers < 0:
+        raise UsageError(f"`--multipliers {arguments.multipliers}`: expected 0 or more; correct it")
     if folder is not None and (output or listed or arguments.multipliers is not None):
         raise UsageError(
             "`--package`: expected no `-o`, `--memories` or `--multipliers` beside it; the folder "
