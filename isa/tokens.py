@@ -145,7 +145,9 @@ def synthesise_tokens(
 def beginning(program: Sequence[Instruction], end: int) -> tuple[Instruction, ...]:
     """Return the first instructions of a program as one that ends there: no token is left over."""
     first = list(program[:end])
-    waits = Counter((giver, each.home) for each in first for giver in each.wait)
+    waits = Counter[tuple[Unit | None, Unit | None]](
+        (giver, each.home) for each in first for giver in each.wait
+    )
     for place, each in enumerate(first):
         taken = frozenset(taker for taker in each.signal if waits[each.home, taker] > 0)
         waits.subtract((each.home, taker) for taker in taken)

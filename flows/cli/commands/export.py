@@ -60,7 +60,7 @@ def export(arguments: argparse.Namespace) -> None:
     folder = arguments.folder
     if folder is not None:
         check_folder(folder)
-    else:
+    elif bench is not None:  # argparse wants one of them
         make_output_folder(bench, "--hex")
     module = load_module(
         arguments.source,
