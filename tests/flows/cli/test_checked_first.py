@@ -1,4 +1,4 @@
-"""What can be known to be wrong before a network is compiled is told before, not after."""
+"""Options that cannot be right are refused before a network is compiled, not after."""
 
 import re
 
