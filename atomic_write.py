@@ -178,3 +178,19 @@ def _is_regular_or_new(path: Path) -> bool:
         return stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
         return True
+
+
+def make_output_folder(folder: Path, option: str = "--output") -> None:
+    """Make the folder that an option names.
+
+    Raises
+    ------
+    UsageError
+        When it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(
+            f"`{option} {folder}`: cannot be made ({problem.strerror}); choose another folder"
+        ) from None

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import stat
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ MAX_BYTES = 1 << 32
 """Default limit for a file."""
 MAX_TEXT_BYTES = 1 << 24
 """Limit for a file of settings."""
+MAX_DOTS = 100
+"""Most dots in a line of TOML, whose dotted keys make tables in tables."""
+
 MAX_DIGITS = 20
 """Characters of a whole number in JSON; reading more of them takes long."""
 
@@ -114,6 +118,23 @@ def parse_json(text: str | bytes) -> Any:
     """
     try:
         return json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_whole)
+    except RecursionError:
+        raise ValueError("brackets nested too deeply") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the content of TOML text.
+
+    Raises
+    ------
+    ValueError
+        When it is not TOML, nested too deeply, or has a line that would take `tomllib` minutes.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MAX_DOTS:  # a key of many parts takes time by their square
+            raise ValueError(f"line {number} has more than {MAX_DOTS} dots")
+    try:
+        return tomllib.loads(text)
     except RecursionError:
         raise ValueError("brackets nested too deeply") from None
 

@@ -7,6 +7,7 @@ known to be complete. Tokens therefore stay first in, first out.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from .configuration import Configuration
@@ -139,6 +140,19 @@ def synthesise_tokens(
             weaver.append(with_tokens(instruction, 0, 0), redundant)
     woven = map(with_tokens, weaver.instructions, weaver.waits, weaver.signals)
     return (*woven, Halt())
+
+
+def beginning(program: Sequence[Instruction], end: int) -> tuple[Instruction, ...]:
+    """Return the first instructions of a program as one that ends there: no token is left over."""
+    first = list(program[:end])
+    waits = Counter[tuple[Unit | None, Unit | None]](
+        (giver, each.home) for each in first for giver in each.wait
+    )
+    for place, each in enumerate(first):
+        taken = frozenset(taker for taker in each.signal if waits[each.home, taker] > 0)
+        waits.subtract((each.home, taker) for taker in taken)
+        first[place] = each.with_tokens(each.wait, taken)
+    return (*first, Halt())
 
 
 def with_tokens(instruction: Instruction, wait: int, signal: int) -> Instruction:

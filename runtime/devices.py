@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from typing_extensions import override
 
-from ..errors import DeviceError
+from ..errors import DeviceError, did_you_mean
 from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.memory_model import MemoryModel
 from ..isa.semantics import SCRATCHPADS, Machine
@@ -306,6 +306,13 @@ def is_board(name: str) -> bool:
     return is_address(name) and kind_of(name) not in DEVICES
 
 
+def own_hardware(name: str) -> str:
+    """Return the end of a message for those who call the processor or the GPU as others do."""
+    if name.lower() == "cpu":
+        return "; `host` is this computer's processor"
+    return "; `gpu` is this computer's GPU" if name.lower() in ("cuda", "opencl") else ""
+
+
 def open_device(
     name: str,
     configuration: Configuration | None = None,
@@ -360,6 +367,7 @@ def open_device(
             f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}, or the address of a "
             "board, `serial://...`, `tcp://...` or `zynq://...`, or `remote://AGENT/DEVICE`"
             + (f"; did you mean `serial://{name}`?" if name.startswith("/dev/") else "")
+            + (own_hardware(name) or did_you_mean(name, DEVICES))
         )
     if configuration is None:
         if has_accelerator(name):

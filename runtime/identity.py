@@ -213,7 +213,9 @@ def read_certificate(path: Path) -> Certificate:
     """
     try:
         text = read_part(path, limit=MAX_PEM_BYTES).decode("ascii")
-        begins = text.index("-----BEGIN CERTIFICATE-----")
+        begins = text.find("-----BEGIN CERTIFICATE-----")
+        if begins < 0:
+            raise ValueError("a file without one")
         certificate = Certificate(text[begins:].strip() + "\n")
         _check_certificate(certificate)
     except (OSError, ValueError) as problem:

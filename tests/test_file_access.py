@@ -47,6 +47,18 @@ def test_impossible_paths_are_errors_of_the_system(path, why):
         file_access.read_part(path)
 
 
+def test_toml_is_read_in_no_time_or_refused():
+    """`tomllib` takes a minute for the first of these."""
+    for text, message in {
+        ".".join("a" * 50_000) + "=1": "line 1 has more than 100 dots",
+        "a = " + "[" * 50_000: "nested too deeply",
+        "a = ": "Invalid value",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            file_access.parse_toml(text)
+    assert file_access.parse_toml("a.b = [1.5, 2]") == {"a": {"b": [1.5, 2]}}
+
+
 def test_deep_json_is_an_error_in_the_file():
     with pytest.raises(ValueError, match="nested too deeply"):
         file_access.parse_json("[" * 100_000)

@@ -185,7 +185,7 @@ def test_results_and_errors_on_the_terminal_are_printable(tmp_path, capsys):
 
 DOORS = {
     "compiler/frontend/pytorch.py",
-    "flows/cli/arguments.py",
+    "flows/cli/progress.py",
     "flows/cli/console.py",
     "flows/cli/main.py",
     "isa/manual.py",

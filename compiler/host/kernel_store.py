@@ -23,12 +23,13 @@ def compile_host(
     """Compile the kernels to machine code, by `key_of`; equal descriptions share it.
 
     A kernel that cannot be compiled is omitted with a warning, and NumPy computes its nodes.
-    `progress` is called with one line for each kernel. `choices` has decisions of schedules, see
+    `progress` is called with one line before each kernel. `choices` has decisions of schedules, see
     `with_choice`.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
         assert plan.target is not None
+        progress(f"{type(description).__name__} for the host")
         # A record may hold decisions that this version cannot compile.
         for one in dict.fromkeys((with_choice(description, plan.target, choices), description)):
             key = key_of(one, plan.target)
@@ -40,7 +41,6 @@ def compile_host(
                         warn_of_kernel(type(description).__name__, problem)
             if key in code:
                 break
-        progress(f"{type(description).__name__} for the host")
     return code
 
 

@@ -33,7 +33,8 @@ def import_nodes(scope: ImportScope, nodes: Iterable[onnx.NodeProto]) -> None:
     names = scope.own_names
     for proto in nodes:
         node = OnnxNode(scope, proto)
-        if max(len(scope.builder.nodes), next(scope.places)) > MAX_NODES:
+        read = next(scope.places) + scope.sizes.get(node.key, 0)
+        if max(len(scope.builder.nodes), read) > MAX_NODES:
             node.refuse(
                 "long loops and deeply nested functions",
                 f"more than {MAX_NODES:,} nodes",

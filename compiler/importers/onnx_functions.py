@@ -1,5 +1,6 @@
 """Expansion of functions: those of the model, and ONNX's definitions of its own operators."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -7,13 +8,34 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from .onnx_node import OnnxNode
-from .onnx_scope import Named, schema_of
+from .onnx_scope import Key, Named, key_of, schema_of
 from .onnx_tensors import ONNX_TYPES
 
 
 def has_function(schema: Any) -> bool:
     """Tell whether ONNX defines an operator in terms of others."""
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def function_sizes(functions: Mapping[Key, onnx.FunctionProto]) -> dict[Key, int]:
+    """Count the nodes that each function of a model becomes, so that none is expanded in vain.
+
+    Branches and bodies of loops are left out, and so are calls of a function in itself.
+    """
+    sizes: dict[Key, int] = {}
+    begun: set[Key] = set()
+    waiting = list(functions)
+    while waiting:
+        key = waiting[-1]
+        called = Counter(map(key_of, functions[key].node)) if key not in sizes else Counter()
+        if key not in begun:
+            begun.add(key)
+            waiting += [each for each in called if each in functions and each not in begun]
+            continue
+        waiting.pop()
+        size = sum(times * (1 + sizes.get(each, 0)) for each, times in called.items())
+        sizes.setdefault(key, min(size, 1 << 32))
+    return sizes
 
 
 def expand_model_function(node: OnnxNode, function: onnx.FunctionProto) -> list[Named]:

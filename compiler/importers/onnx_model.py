@@ -21,6 +21,7 @@ from ..graph import Builder, Graph, Output, drop_unused, verify
 from ..model_file import read_model
 from .onnx_cut import cut, order_nodes, proposed_cut
 from .onnx_dispatch import import_nodes, unsupported
+from .onnx_functions import function_sizes
 from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
 from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
@@ -182,6 +183,11 @@ def _refused_position(
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:
     model = onnx.ModelProto()
+    if data.startswith(b"PK\x03\x04"):
+        raise ImportModelError(
+            f"model `{name}`: expected an ONNX file, got an archive, such as `tilewright compile` "
+            "makes; name the model itself"
+        )
     try:
         model.ParseFromString(data)
     except DecodeError as error:
@@ -281,8 +287,9 @@ def _import_graph(
     functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
     names: dict[str, Named] = {}
     scope = ImportScope(
-        builder, f"model `{name}`", opsets, functions, import_nodes, names, settings.folder
-    )
+        builder, f"model `{name}`", opsets, functions, import_nodes, names, settings.folder,
+        sizes=function_sizes(functions),
+    )  # fmt: skip
     _refuse_unsupported(model, scope)
     check_overrides(proto.input, name, settings)
     for tensor in proto.initializer:

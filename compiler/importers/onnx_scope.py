@@ -71,6 +71,8 @@ class ImportScope:
         Functions whose bodies enclose these nodes.
     places : iterator of int
         Numbers of the nodes in the order of their import, shared by all scopes of a model.
+    sizes : mapping
+        Nodes that each function becomes, see `function_sizes`.
     """
 
     builder: Builder
@@ -83,6 +85,7 @@ class ImportScope:
     label: str = ""
     callers: tuple[Key, ...] = ()
     places: Iterator[int] = field(default_factory=count)
+    sizes: Mapping[Key, int] = field(default_factory=dict)
 
     @property
     def opset(self) -> int:

@@ -1,7 +1,7 @@
 """Request in, module out: place, group, schedule, lower and link; every stage is kept."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from ...collector import paused_collector
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
+from ...wording import counted
 from ..accelerator.residents import frames_of
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
@@ -18,17 +19,15 @@ from ..placement import misfits, placed_layers, placement_report
 from ..placement.host_products import host_products, idle_sentence
 from ..scheduling.bound_report import report_of
 from ..scheduling.candidate_timer import CandidateTimer
-from ..scheduling.given_schedules import refuse_unknown_layers
+from ..scheduling.given_schedules import refuse_unknown_layers, refuse_unknown_nodes
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
 from .group import MAX_ALONE_CYCLES, group, narrower_ports, peak_cycles
 from .link import link, prove
 from .lower import lower
 from .place import place
-from .request import Compilation, CompileRequest, Linked, PlacedGraph, Scheduled
+from .request import Compilation, CompileRequest, Linked, PlacedGraph, Progress, Scheduled
 from .schedule import schedule
-
-Progress = Callable[[str], None]
 
 
 def compile_request(
@@ -43,7 +42,7 @@ def compile_request(
     Parameters
     ----------
     progress
-        Called with a line of text for each layer and for each host kernel.
+        Called with a line of text before each step: layers, by name, and kernels of the host.
     measure
         Gives the exact cycles of a program with the main memory of the request, such as the model
         in `tilewright.sim.timing`. With it, the most likely schedules are compared by exact cycles,
@@ -129,6 +128,7 @@ class _Compiler:
         while True:
             placed = place(request, refused)
             parts = [part for part in placed.parts if placed.is_segment(part)]
+            refuse_unknown_nodes(request.schedules, placed.accelerated)
             try:
                 return placed, [self.segment(placed.graph, part) for part in parts]
             except UnfitError:
@@ -149,9 +149,8 @@ class _Compiler:
             for machine in narrower_ports(graph, nodes, request.configuration):
                 with suppress(UnfitError):
                     best = min(best, self.search(graph, nodes, machine), key=self._rank)
-        for layer in best.layers:
-            self.progress(str(layer.gap))
         if not request.lean:
+            self.progress("checking the program")
             prove(request, best.segment)
         return best
 
@@ -164,12 +163,12 @@ class _Compiler:
     def search(self, graph: Graph, nodes: Sequence[Node], searched: Configuration) -> Linked:
         """Compile a segment with schedules that are searched for a machine."""
         request, measure = self.request, self.measure
-        grouped, timer = group(request, graph, nodes, searched, measure, self.store)
-        scheduled = schedule(request, graph, grouped, timer)
+        grouped, timer = group(request, graph, nodes, searched, measure, self.store, self.progress)
+        scheduled = schedule(request, graph, grouped, timer, self.progress)
         best = self.linked(graph, scheduled, timer)
         if measure is not None and peak_cycles(graph, nodes, searched) <= MAX_ALONE_CYCLES:
             # Neighbours are timed with loads in order, which may pass others in the whole program.
-            alone = schedule(request, graph, grouped, timer, alone=True)
+            alone = schedule(request, graph, grouped, timer, self.progress, alone=True)
             pairs = zip(scheduled.layers, alone.layers, strict=False)
             if any(one.group is not other.group for one, other in pairs):
                 other = self.linked(graph, alone, timer)
@@ -180,6 +179,7 @@ class _Compiler:
         """Return the program of a segment, with activations that stay on chip where they may."""
         request, measure = self.request, self.measure
         pieces = timer.programs.pieces if timer else {}
+        self.progress(f"the program of {counted(len(scheduled.layers), 'layer')}")
         best = link(request, lower(request, graph, scheduled, pieces), measure)
         programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
         frames = frames_of(programs) if measure is not None and request.options.fuse else {}

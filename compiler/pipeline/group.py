@@ -14,7 +14,7 @@ from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.fusion import form_groups
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
-from .request import CompileRequest, Grouped
+from .request import CompileRequest, Grouped, Progress
 
 MAX_PORT_SEARCH_CYCLES = 250_000
 """Peak cycles of a segment up to which it is also searched for narrower ports."""
@@ -30,6 +30,7 @@ def group(
     searched: Configuration,
     measure: Measure | None,
     store: ProgramStore,
+    progress: Progress = lambda line: None,
 ) -> tuple[Grouped, CandidateTimer | None]:
     """Form the kernels of a segment that are fastest on the machine `searched`.
 
@@ -51,7 +52,7 @@ def group(
     if measure is not None:
         programs = store.programs(*layout.placements.apart(), searched)
         timer = CandidateTimer(programs, searched, measure)
-    groups = form_groups(layout, timer)
+    groups = form_groups(layout, timer, progress=progress)
     pieces = (piece for each in groups for piece in each.work)
     work = ((kernel, choice) for kernel, choice in pieces if isinstance(choice, Candidate))
     refuse_huge_programs(work, request.configuration, options.most_instructions)

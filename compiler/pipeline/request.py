@@ -4,7 +4,7 @@ Each stage is a frozen value that the next one starts from, so that any of them 
 (`describe`). `PlacedGraph` is of the whole network; the others are of one segment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -31,6 +31,9 @@ from ..placement import (
 from ..scheduling.bound_report import LayerGap
 from ..scheduling.fusion import Group, MovementGroup
 from ..te.schedule import Schedule
+
+Progress = Callable[[str], None]
+"""Called with a line of text before each step."""
 
 NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
 """No schedules from the user."""
@@ -101,6 +104,11 @@ class PlacedGraph:
     def is_segment(self, part: tuple[Node, ...]) -> bool:
         """Whether the accelerator runs a part."""
         return self.decision.on_accelerator(part[0])
+
+    @property
+    def accelerated(self) -> list[Node]:
+        """The nodes that the accelerator runs, in order."""
+        return [node for part in self.parts if self.is_segment(part) for node in part]
 
 
 @dataclass(frozen=True, slots=True)

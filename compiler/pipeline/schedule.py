@@ -9,7 +9,7 @@ from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.fusion import Group, MovementGroup
 from ..scheduling.given_schedules import with_given
 from ..scheduling.refine import refine
-from .request import CompileRequest, Grouped, Scheduled, ScheduledLayer
+from .request import CompileRequest, Grouped, Progress, Scheduled, ScheduledLayer
 
 
 def schedule(
@@ -17,6 +17,7 @@ def schedule(
     graph: Graph,
     grouped: Grouped,
     timer: CandidateTimer | None,
+    progress: Progress = lambda line: None,
     *,
     alone: bool = False,
 ) -> Scheduled:
@@ -34,7 +35,7 @@ def schedule(
     """
     groups = list(grouped.groups)
     if timer is not None and request.options.candidates > 1 and not alone:
-        groups = refine(groups, timer, request.options)
+        groups = refine(groups, timer, request.options, progress)
     if timer is not None and timer.configuration != request.configuration:
         timer = CandidateTimer(timer.programs, request.configuration, timer.measure)
     layout = grouped.layout

@@ -170,7 +170,10 @@ class Rule(Matched):
 
     def apply(self, rewriter: Rewriter, root: Node) -> str | None:
         """Return the value that replaces the root's; None if the rule does not apply."""
-        return self.result(rewriter, root, lambda match: (Site(rewriter, root, match),))
+        name = self.result(rewriter, root, lambda match: (Site(rewriter, root, match),))
+        known = name is None or name in rewriter.types
+        assert known, f"rule `{self.function.__name__}`: returned {name!r}, which is no value"
+        return name
 
 
 def rule(*patterns: NodePattern) -> Callable[[Callable[..., str | None]], Rule]:

@@ -7,7 +7,7 @@ than its parts, by exact time or, without a timing model, by the estimate.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import CompileError
@@ -21,6 +21,7 @@ from ..accelerator.search import Candidate, choose_candidate
 from ..graph import Graph, Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
+from ..graph.short_names import short_name
 from ..main_memory.segment_layout import SegmentLayout
 from ..options import Options
 from ..tensor import Kernel
@@ -126,7 +127,10 @@ class MovementGroup:
 
 
 def form_groups(
-    layout: SegmentLayout, timer: CandidateTimer | None = None, nodes: Sequence[Node] = ()
+    layout: SegmentLayout,
+    timer: CandidateTimer | None = None,
+    nodes: Sequence[Node] = (),
+    progress: Callable[[str], None] = lambda line: None,
 ) -> list[Group | MovementGroup]:
     """Kernels that compute a segment, in an order in which they can run.
 
@@ -138,6 +142,8 @@ def form_groups(
         Times the most promising schedules; without it, the estimate decides.
     nodes
         Those to compute; by default all of the segment.
+    progress
+        Called with a line of text before each node.
 
     Raises
     ------
@@ -147,7 +153,9 @@ def form_groups(
     graph, configuration, options = layout.graph, layout.configuration, layout.options
     fuser = _Fuser(configuration, options, timer)
     groups: dict[str, Group | MovementGroup] = {}
-    for node in nodes or layout.nodes:
+    nodes = nodes or layout.nodes
+    for number, node in enumerate(nodes, 1):
+        progress(f"schedules of {short_name(node.name)}, {number} of {len(nodes)}")
         if isinstance(node.attributes, Rearranging):
             site = StoredNode(node, graph, configuration)
             kernels = [copy(wanted, site) for wanted in layout.placements.copies[node.output.name]]

@@ -7,7 +7,7 @@ comes before each kernel except the first.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,14 @@ from ...isa.configuration import Configuration
 from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
-from ..graph.short_names import similar_names
+from ..graph import Node
+from ..graph.short_names import JOINT, denotes, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
 
 _LAYER = re.compile(r"#\s*layer (.*)")
+_NUMBER = re.compile(r"#\d+$")
 _PART = re.compile(r"#\s*part \d+\s*")
 
 
@@ -101,6 +103,23 @@ def _has_steps(text: str) -> bool:
     return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
 
 
+def refuse_unknown_nodes(given: Iterable[str], nodes: Sequence[Node]) -> None:
+    """Refuse names that no layer of these nodes can have, before the layers are formed.
+
+    Raises
+    ------
+    CompileError
+        Lists similar names.
+    """
+    outputs = {value.name for node in nodes for value in node.outputs}
+    for name in given:
+        parts = _NUMBER.sub("", name).split(JOINT)
+        if name not in outputs and not all(
+            any(denotes(part, node.name) for node in nodes) for part in parts
+        ):
+            raise _unknown_layer(name, [node.name for node in nodes])
+
+
 def refuse_unknown_layers(given: Mapping[str, str], layers: Sequence[Layer]) -> None:
     """Refuse schedules of layers that a network does not have.
 
@@ -112,10 +131,13 @@ def refuse_unknown_layers(given: Mapping[str, str], layers: Sequence[Layer]) -> 
     known = {name for layer in layers for name in (layer.name, layer.output)}
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise CompileError(
-            f"there is no layer `{unknown[0]}` on the accelerator"
-            + similar_names(unknown[0], (layer.name for layer in layers))
-        )
+        raise _unknown_layer(unknown[0], [layer.name for layer in layers])
+
+
+def _unknown_layer(name: str, known: Sequence[str]) -> CompileError:
+    return CompileError(
+        f"there is no layer `{name}` on the accelerator{similar_names(name, known)}"
+    )
 
 
 def joined(parts: Sequence[Schedule]) -> str:

@@ -5,8 +5,9 @@ the scratchpads have room. So `refine` times each kernel again between its neigh
 other likely schedules and, if it is fused, as its two parts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from ..graph.short_names import short_name
 from ..options import Options
 from .candidate_timer import NEAR, CandidateTimer
 from .fusion import Group, MovementGroup
@@ -32,7 +33,12 @@ MAX_WORK = 2.0
 """Refinement times at most this many times as many instructions as the search did."""
 
 
-def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Group | MovementGroup]:
+def refine(
+    groups: Groups,
+    timer: CandidateTimer,
+    options: Options,
+    progress: Callable[[str], None] = lambda line: None,
+) -> list[Group | MovementGroup]:
     """Choose schedules and fusion by the time of the kernels around each one.
 
     Parameters
@@ -41,6 +47,8 @@ def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Grou
         The groups of a program in order, with the schedules that are fastest alone.
     timer
         Has timed these schedules.
+    progress
+        Called with a line of text before each kernel.
 
     Returns
     -------
@@ -52,6 +60,7 @@ def refine(groups: Groups, timer: CandidateTimer, options: Options) -> list[Grou
     place = 0
     while place < len(now) and timer.instructions <= most:
         group = now[place]
+        progress(f"neighbours of {short_name(group.name)}, {place + 1} of {len(now)}")
         if isinstance(group, Group) and group.halves is not None:
             halves = [group.halves]
             now[place : place + 1] = _fastest(now, place, halves, SPLIT_INSTRUCTIONS, timer)

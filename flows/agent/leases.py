@@ -23,6 +23,9 @@ MAX_FAULTS = 3
 QUARANTINE_S = 600.0
 """Seconds until a device that was set aside is checked again."""
 
+ABSENT_S = 15.0
+"""The same for one that has never answered: it may just be starting."""
+
 MAX_IN_A_ROW = 8
 """Leases with one bitstream that may overtake an older request for another one."""
 
@@ -274,7 +277,8 @@ class LeaseTable:
         unit.faults, unit.why = unit.faults + 1, why
         unit.state = LeaseState.CHECKING
         if unit.faults >= MAX_FAULTS:
-            unit.state, unit.until = LeaseState.QUARANTINED, now + QUARANTINE_S
+            seconds = QUARANTINE_S if unit.bitstreams else ABSENT_S
+            unit.state, unit.until = LeaseState.QUARANTINED, now + seconds
         return unit.state
 
     def checked(self, name: str, problem: str, now: float) -> LeaseState:

@@ -24,9 +24,9 @@ from ...errors import UsageError
 from ...isa.settings import load_configuration
 from ...runtime import Session, open_device
 from ...wording import counted
-from ..cli.arguments import progress_bar
 from ..cli.json_output import write_json
 from ..cli.main import guarded
+from ..cli.progress import progress_bar
 from .onnxruntime_peer import peer_session
 
 Run = Callable[[], object]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_output
+from ...atomic_write import make_output_folder, write_output
 from ...errors import HardwareError
 from ...isa.configuration import PRESETS
 from ...sim.gate.mapping import map_design
@@ -18,7 +18,7 @@ from ..synthesis.devices import RESOURCES
 from ..synthesis.flow import Advance, hash_of, shortages, tool_versions
 from ..synthesis.netlist import TOP
 from ..synthesis.place_and_route import RoutedDesign, UnroutableError, pack_design, route_design
-from .design import Design, make_output_folder
+from .design import Design
 from .floorplan import Tile, draw, tiles_of
 
 REPORT = "build.json"

@@ -1,13 +1,12 @@
 """Boards as files: reads, checks and completes them, as in `docs/guide/add-a-board.md`."""
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...errors import HardwareError, UsageError, did_you_mean
-from ...file_access import reason
+from ...file_access import parse_toml, reason
 from ...hardware.soc.board import Board, BoardDdr, BoardSdram
 from ...hardware.technology import Technology
 from ...isa.sdram import SDRAMS
@@ -71,11 +70,10 @@ def keys_of(data: bytes, where: str) -> dict[str, Any]:
         If it is not TOML.
     """
     try:
-        return tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as problem:
-        reason = "it is nested too deeply" if isinstance(problem, RecursionError) else problem
+        return parse_toml(data.decode())
+    except ValueError as problem:
         raise HardwareError(
-            f"{where}: expected TOML, got {ascii(str(reason))[1:-1][:200]}; correct it, or begin "
+            f"{where}: expected TOML, got {ascii(str(problem))[1:-1][:200]}; correct it, or begin "
             "with `tilewright boards --template`"
         ) from None
 

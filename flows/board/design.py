@@ -223,19 +223,3 @@ class Design:
 def usual_folder(board: str) -> Path:
     """Return the folder in which a build for a board leaves its results by default."""
     return Path("build") / board
-
-
-def make_output_folder(folder: Path, option: str = "--output") -> None:
-    """Make the folder that an option names.
-
-    Raises
-    ------
-    UsageError
-        When it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UsageError(
-            f"`{option} {folder}`: cannot be made ({problem.strerror}); choose another folder"
-        ) from None

@@ -17,11 +17,12 @@ import numpy as np
 from ...compiler.module import Segment
 from ...errors import DeviceError
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Halt, Instruction, Load, Loop, Store
+from ...isa.instructions import Instruction, Load, Loop, Store
 from ...isa.memory_model import MemoryModel, SharedBus
-from ...isa.tokens import synthesise_tokens
+from ...isa.tokens import beginning, synthesise_tokens
 from ...runtime.device import Device
 from ...sim.timing import Timer
+from ..cli.progress import Advance
 
 COUNTS = (1, 2, 5, 24, 130, 700)
 """Bursts of a program; two loops of the shortest extents make the longest."""
@@ -167,15 +168,21 @@ def _again(count: int) -> tuple[Loop, ...]:
     return tuple(Loop(extent, (0, 0)) for extent in (count // inner, inner) if extent > 1)
 
 
-def measure(device: Device, programs: Sequence[Probe]) -> list[int]:
-    """Return the cycles of programs on a device.
+def measure(
+    device: Device, programs: Sequence[Probe], advance: Advance = lambda text, done, total: None
+) -> list[int]:
+    """Return the cycles of programs on a device; `advance` is told of each.
 
     Raises
     ------
     DeviceError
         If the device does not count cycles, or fails.
     """
-    return [_run(device, probe.program, WINDOW_BYTES) for probe in programs]
+    found = []
+    for done, probe in enumerate(programs):
+        advance(f"measuring {probe.name} beats", done, len(programs))
+        found.append(_run(device, probe.program, WINDOW_BYTES))
+    return found
 
 
 def _run(device: Device, program: tuple[Instruction, ...], window_bytes: int) -> int:
@@ -362,7 +369,11 @@ def _legal(memory: MemoryModel, **changes) -> Iterator[MemoryModel]:
 
 
 def layer_errors(
-    device: Device, segment: Segment, names: Sequence[str], memory: MemoryModel
+    device: Device,
+    segment: Segment,
+    names: Sequence[str],
+    memory: MemoryModel,
+    advance: Advance = lambda text, done, total: None,
 ) -> list[LayerError]:
     """Return the cycles of each layer of a segment on a device, and by the exact model.
 
@@ -378,8 +389,9 @@ def layer_errors(
     found: list[LayerError] = []
     end, before = 0, (0, 0)
     for layer, name in zip(segment.layers, names, strict=True):
+        advance(f"timing the program up to {name}", len(found), len(names))
         end = max(end, 1 + max(layer.places))
-        program = (*segment.program[:end], Halt())
+        program = beginning(segment.program, end)
         timer = Timer(program, device.configuration)
         now = _run(device, program, segment.data_bytes), timer.run(memory).cycles
         found.append(LayerError(name, now[0] - before[0], now[1] - before[1]))

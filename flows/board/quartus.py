@@ -6,11 +6,11 @@ TimeQuest Timing Analyzer Cookbook (MNL-01035).
 
 from pathlib import Path
 
-from ...atomic_write import write_files
+from ...atomic_write import make_output_folder, write_files
 from ...quoting import comment, tcl_word
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
-from .design import Design, make_output_folder
+from .design import Design
 
 COMMAND = "quartus_sh -t"
 SCRIPT, TOP_FILE, CLOCK_FILE = "quartus.tcl", "top.v", "clocks.sdc"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_files
+from ...atomic_write import make_output_folder, write_files
 from ...errors import HardwareError, UsageError
 from ...isa.configuration import Configuration
 from ...isa.pipeline import FETCH_BURSTS
@@ -18,7 +18,6 @@ from ...quoting import comment, tcl_list, tcl_word
 from ..area.counts import count_blocks
 from ..synthesis.devices import DEVICES, FpgaDevice
 from ..synthesis.flow import shortages
-from .design import make_output_folder
 from .processors import ZynqBoard
 
 WRAPPER = "tilewright"

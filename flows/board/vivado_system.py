@@ -7,11 +7,11 @@ the maker's files for Vivado, so that none of them is written here.
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import write_files
+from ...atomic_write import make_output_folder, write_files
 from ...quoting import comment, tcl_list
 from ..synthesis.netlist import TOP
 from .constraints import CONSTRAINTS
-from .design import Design, make_output_folder
+from .design import Design
 from .vivado import WRAPPER, script_of, wrapper
 
 SCRIPT, DDR_SCRIPT = "board.tcl", "ddr.tcl"

@@ -5,12 +5,7 @@ network in the cache does not wait for them.
 """
 
 import argparse
-import contextlib
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +16,6 @@ from ...errors import UsageError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_text
-from ...quoting import printable
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
@@ -29,6 +23,7 @@ from ..execution.recorded_choices import recorded_texts
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
+from .progress import progress_bar
 from .schedule_options import by_whole_name, change_of
 
 if TYPE_CHECKING:
@@ -36,6 +31,8 @@ if TYPE_CHECKING:
     from ...compiler.module import Module
     from ...runtime.device import Device
 
+Check = Callable[["Graph"], object]
+"""Rejects options that do not fit a network, before long work."""
 
 USUAL_OR_BOARDS = f"{DEFAULT.name}, or that of the board"
 """The default configuration of commands that run on boards, which say what they hold."""
@@ -91,6 +88,8 @@ def load_module(
     trust_code: bool = False,
     memory: MemoryModel = DEFAULT_MEMORY,
     schedules: Mapping[str, str] | None = None,
+    expected: Collection[str] = (),
+    check: Check = lambda graph: None,
 ) -> "Module":
     """Load an artifact, or compile a model or take its module from the cache.
 
@@ -113,6 +112,10 @@ def load_module(
         layers are placed anew.
     schedules : mapping or None
         Steps for some layers of a model; the module's report then says what they changed.
+    expected : collection of str
+        Names of layers that the user gave, which are looked for before the long search.
+    check : callable
+        Called with a model's graph before quantising and compiling; raises to reject options.
 
     Raises
     ------
@@ -143,6 +146,8 @@ def load_module(
         placing=placing,
         memory=memory,
         schedules=schedules,
+        expected=expected,
+        check=check,
     )
 
 
@@ -229,36 +234,31 @@ def compile_model(
     placing: Placing = DEFAULT_PLACING,
     memory: MemoryModel = DEFAULT_MEMORY,
     schedules: Mapping[str, str] | None = None,
+    expected: Collection[str] = (),
+    check: Check = lambda graph: None,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr, or take the module from the cache.
 
     With given schedules, nothing is cached but the module without them, and the report says what
     they changed.
     """
-    if schedules:
-        given = {
-            "keep_all": keep_all, "calibration": calibration, "overrides": overrides,
-            "placing": placing, "memory": memory,
-        }  # fmt: skip
-        before = compile_model(source, configuration, **given)
-        whole = by_whole_name(before, schedules)
-        module = compile_anew(source, configuration, schedules=whole, **given)
-        changes = change_of(before.report, module.report, schedules)
-        return replace(module, report={**module.report, **changes})
-    asked = {
-        "keep_all": keep_all,
-        "calibration": calibration,
-        "overrides": overrides,
-        "placing": placing,
-        "memory": memory,
-    }
-    kept = kept_module(source, configuration, **asked)
+    asked = {"keep_all": keep_all, "placing": placing, "memory": memory}
+    kept = kept_module(source, configuration, calibration=calibration, overrides=overrides, **asked)
     module = kept.load() if kept is not None else None
+    if module is not None and not schedules:
+        return module
+    graph = imported(source, calibration, overrides, check)
     if module is None:
-        module = compile_anew(source, configuration, **asked)
+        named = (*(schedules or ()), *expected)
+        module = compile_placed(graph, configuration, expected=named, **asked)
         if kept is not None:
             kept.save(module)
-    return module
+    if not schedules:
+        return module
+    whole = by_whole_name(module, schedules)
+    after = compile_placed(graph, configuration, schedules=whole, **asked)
+    changes = change_of(module.report, after.report, schedules)
+    return replace(after, report={**after.report, **changes})
 
 
 def kept_module(
@@ -297,24 +297,36 @@ def compile_anew(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
-    schedules: Mapping[str, str] | None = None,
     memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
+    graph = imported(source, calibration, overrides)
+    return compile_placed(graph, configuration, placing, keep_all=keep_all, memory=memory)
+
+
+def imported(
+    source: Path,
+    calibration: "CalibrationOptions | None",
+    overrides: InputOverrides,
+    check: Check = lambda graph: None,
+) -> "Graph":
+    """Import and quantise with progress on stderr; what can be checked is checked between."""
     from ...compiler.frontend import import_model
+    from ...runtime.session import first_states
     from ..execution.quantise_model import integer_graph
+
+    def checked(graph: "Graph") -> "Graph":
+        first_states(graph, overrides.states)
+        check(graph)
+        return graph
 
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         if calibration is None:
-            graph = import_model(source, **overrides.of_import)
-        else:
-            graph = integer_graph(
-                source, calibration, lambda text: advance(text, 0, None), overrides
-            )
-    return compile_placed(
-        graph, configuration, placing, keep_all=keep_all, schedules=schedules, memory=memory
-    )
+            return checked(import_model(source, **overrides.of_import))
+        return integer_graph(
+            source, calibration, lambda text: advance(text, 0, None), overrides, checked
+        )
 
 
 def compile_placed(
@@ -324,29 +336,34 @@ def compile_placed(
     *,
     keep_all: bool,
     schedules: Mapping[str, str] | None = None,
+    expected: Collection[str] = (),
     memory: MemoryModel = DEFAULT_MEMORY,
 ) -> "Module":
-    """Compile a graph, some layers with given schedules, with progress on stderr."""
+    """Compile a graph, some layers with given schedules, with progress on stderr.
+
+    Names of layers that are `expected` are looked for before the long search.
+    """
+    from ...compiler.pipeline import CompileRequest
+    from ...compiler.pipeline.place import place
     from ...compiler.placement.costs import DEFAULT_COSTS
+    from ...compiler.scheduling.given_schedules import refuse_unknown_nodes
     from ..execution.compile_graph import compile_graph
 
     costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
+    placement = placing.placement()
     with progress_bar() as advance:
-        layers = len(graph.nodes)
-        done = 0
-
-        def tell(_: str) -> None:
-            nonlocal done
-            done += 1
-            advance(f"compiling {graph.name}", min(done, layers), layers)
-
-        advance(f"compiling {graph.name}", 0, layers)
+        advance(f"compiling {graph.name}", 0, None)
+        if expected:
+            request = CompileRequest(
+                graph=graph, configuration=configuration, placement=placement, costs=costs
+            )
+            refuse_unknown_nodes(expected, place(request).accelerated)
         return compile_graph(
             graph,
             configuration,
-            tell,
+            lambda step: advance(f"compiling {graph.name}: {step}", 0, None),
             keep_all=keep_all,
-            placement=placing.placement(),
+            placement=placement,
             costs=costs,
             schedules=schedules or {},
             cache=registered_key() is None,  # otherwise the callers cache the module by its file
@@ -379,118 +396,3 @@ def require_tools(device: str) -> None:
         find_compiler()
     if kind == "gate":
         find_tool(YOSYS)
-
-
-Advance = Callable[[str, int, int | None], None]
-"""Called with a description, the number of steps done, and the total."""
-
-
-LINE_SECONDS = 5.0
-"""Least time between two lines of progress."""
-
-
-def line_progress(
-    clock: Callable[[], float] = time.monotonic,
-) -> Callable[[str, int, int | None], bool]:
-    """Return a function that prints lines of progress on stderr, for runs without a terminal.
-
-    It returns whether it printed one: not if the last one is less than `LINE_SECONDS` old.
-    """
-    last = start = clock()
-
-    def advance(text: str, done: int, total: int | None) -> bool:
-        nonlocal last
-        now = clock()
-        if now - last < LINE_SECONDS:
-            return False
-        last = now
-        count = "" if total is None else f", {done} of {total}"
-        print(f"{now - start:.0f} s: {printable(text)}{count}", file=sys.stderr, flush=True)
-        return True
-
-    return advance
-
-
-SILENCE_S = 20.0
-"""Time after which the last line is said again, as placing alone may take many minutes."""
-
-
-@contextlib.contextmanager
-def steady_lines() -> Iterator[Advance]:
-    """Give `line_progress`, which goes on while a step tells nothing."""
-    advance = line_progress()
-    lock, ended = threading.Lock(), threading.Event()
-    latest: tuple[str, int, int | None] | None = None
-    due_s = 0.0
-
-    def tell(text: str, done: int, total: int | None) -> None:
-        nonlocal latest, due_s
-        with lock:
-            latest = text, done, total
-            said = advance(*latest)
-            due_s = time.monotonic() + SILENCE_S if said else 0.0
-
-    def repeat() -> None:
-        nonlocal due_s
-        # A step that begins soon after a line is told as soon as the next line may be.
-        while not ended.wait(LINE_SECONDS):
-            with lock:
-                if latest is None or time.monotonic() < due_s:
-                    continue
-                if advance(*latest):
-                    due_s = time.monotonic() + SILENCE_S
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield tell
-    finally:
-        ended.set()
-        thread.join()
-
-
-_SUBJECT = ContextVar("subject", default="")
-
-
-@contextlib.contextmanager
-def progress_about(subject: str) -> Iterator[None]:
-    """Put a subject before each text of progress, for commands that repeat the same steps."""
-    token = _SUBJECT.set(f"{subject}: ")
-    try:
-        yield
-    finally:
-        _SUBJECT.reset(token)
-
-
-@contextlib.contextmanager
-def progress_bar() -> Iterator[Advance]:
-    """Show a progress bar on stderr; a line every few seconds if stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    console, subject = Console(stderr=True), _SUBJECT.get()
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    if not console.is_terminal:
-        with steady_lines() as tell:
-            yield lambda text, done, total: tell(subject + text, done, total)
-        return
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
-
-        def advance(text: str, done: int, total: int | None) -> None:
-            progress.update(
-                task, description=printable(subject + text), completed=done, total=total
-            )
-
-        yield advance

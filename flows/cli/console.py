@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...isa.configuration import Configuration, Memory
 from ...quoting import printable
 from ...wording import counted
+
+if TYPE_CHECKING:
+    from ...isa.configuration import Configuration
 
 
 def idle_line(report: Mapping[str, Any]) -> str:
@@ -25,7 +27,7 @@ def note(text: str) -> None:
     print(printable(text, keep="\n"), file=sys.stderr, flush=True)
 
 
-def configuration_sentence(configuration: Configuration) -> str:
+def configuration_sentence(configuration: "Configuration") -> str:
     """Describe a configuration in one line."""
     return (
         f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
@@ -42,6 +44,8 @@ def search_sentence(search: Mapping[str, Any]) -> str:
     )
 
 
-def scratchpad_bytes(configuration: Configuration) -> int:
+def scratchpad_bytes(configuration: "Configuration") -> int:
     """Return the total bytes of all scratchpads."""
+    from ...isa.configuration import Memory
+
     return sum(configuration.size_bytes(memory) for memory in Memory if memory is not Memory.DRAM)

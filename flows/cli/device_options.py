@@ -42,14 +42,15 @@ def add_device(
 
 def _address_hint(text: str, names: Sequence[str]) -> str:
     """Return what a user meant who wrote part of a board's address, its name, or `cpu`."""
+    from ...runtime.devices import own_hardware
     from ..board.known_boards import known_boards
 
     if re.fullmatch(r"(/dev/)?tty\w+", text):
         return f"; did you mean `serial:///dev/{text.removeprefix('/dev/')}`?"
     if match := re.fullmatch(r"(?:tcp:/*)?([\w.-]+:\d+)", text):
         return f"; did you mean `tcp://{match[1]}`?"
-    if text.lower() == "cpu":
-        return "; `host` is this computer's processor" if "host" in names else ""
+    if own := own_hardware(text):
+        return own if own.split("`")[1] in names else ""
     if text.lower() in map(str.lower, known_boards()):
         return "; `tilewright doctor` shows the address of a board at a serial port"
     return ""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from ...html_tables import html_table
-from .arguments import Advance
 from .live_page import LivePage
+from .progress import Advance
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"

@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from typing_extensions import override
@@ -264,6 +265,24 @@ def as_option(given: Sequence[str]) -> list[str]:
     return list(given) or ["--help"]
 
 
+def refuse_empty(given: Sequence[str]) -> None:
+    """Reject arguments without a character, which a shell makes of a variable that is not set.
+
+    Raises
+    ------
+    UsageError
+        With the option before it, if there is one.
+    """
+    for before, word in pairwise(("", *given)):
+        if word.startswith("--") and word.endswith("="):
+            before, word = word[:-1], ""
+        if not word:
+            what = f"`{before}`" if before.startswith("-") else "an argument"
+            raise UsageError(
+                f"{what}: expected a value, got an empty one; give one, or leave it out"
+            )
+
+
 def command_word(word: str) -> str:
     """Return a command's name as it is typed, from any spelling of it."""
     usual = word.lower().replace("_", "-")
@@ -278,6 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given[at] = command_word(given[at])
 
     def call() -> None:
+        refuse_empty(given)
         parsed = parser(given).parse_args(given)
         if files := vars(parsed).get("operators"):
             from .operator_options import load_operators
@@ -322,6 +342,14 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
     except BrokenPipeError:
         _drop_buffered_output()
         return PIPE_CLOSED
+    except MemoryError as problem:
+        why = f", got `{problem}`" if str(problem) else ""
+        return _fail(
+            f"this needs more memory than there is{why}; give fewer or smaller inputs, or choose a "
+            "smaller machine",
+            1,
+            verbose,
+        )
     except OSError as problem:
         if problem.errno is None:
             return _fault(problem, verbose)

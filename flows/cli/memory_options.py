@@ -115,6 +115,12 @@ def program_sentence(module: "Module", timed: MemoryModel) -> str:
     return f"{memory_text(timed)}; the program was made for {memory_text(module.memory)}"
 
 
+def given_memory(arguments: argparse.Namespace) -> list[str]:
+    """Return the names of the options that are given."""
+    names = (*SETTINGS, "stalls")
+    return [name for name in names if getattr(arguments, name.replace("-", "_")) is not None]
+
+
 def refuse_memory(arguments: argparse.Namespace) -> None:
     """Reject these options where they have no effect.
 
@@ -123,11 +129,7 @@ def refuse_memory(arguments: argparse.Namespace) -> None:
     UsageError
         If one is given for a device without a main memory of its own.
     """
-    given = [
-        name
-        for name in (*SETTINGS, "stalls")
-        if getattr(arguments, name.replace("-", "_")) is not None
-    ]
+    given = given_memory(arguments)
     device = arguments.device
     timed = has_accelerator(device) and kind_of(device) != "reference" and not is_board(device)
     if given and not timed:

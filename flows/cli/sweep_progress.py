@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from .arguments import steady_lines
+from .progress import steady_lines
 
 if TYPE_CHECKING:
     from ..sweep.outcome import Progress

@@ -11,9 +11,9 @@ from ...errors import UsageError
 from ...quoting import printable
 from ...wording import counted
 from ..sweep.records import Database
-from .arguments import progress_bar
 from .console import say
 from .json_output import write_json
+from .progress import progress_bar
 
 if TYPE_CHECKING:
     from ...compiler.module import Module

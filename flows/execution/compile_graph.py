@@ -13,6 +13,7 @@ from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
 from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
+from ...errors import CompileError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, require_configuration
@@ -47,7 +48,7 @@ def compile_graph(
     configuration : Configuration
         The accelerator.
     progress : callable
-        Called with one line for each layer, and for each kernel of the host.
+        Called with one line before each step: layers, by name, and kernels of the host.
     keep_all : bool
         Whether every activation has its own place, so that all can be read after a run.
     options : Options
@@ -80,6 +81,16 @@ def compile_graph(
         When a layer does not fit the configuration, or the placement is not possible.
     """
     require_configuration(configuration)
+    for kind, given in {
+        Graph: graph, Placement: placement, Options: options, MemoryModel: memory
+    }.items():  # fmt: skip
+        if not isinstance(given, kind):
+            name = kind.__name__
+            maker = "import_model" if kind is Graph else name
+            raise CompileError(
+                f"`compile_graph`: expected a `{name}`, got {given!r:.100}; `tilewright.{maker}` "
+                "makes one"
+            )
     texts = {} if lean else recorded_texts()
     if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
         schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))

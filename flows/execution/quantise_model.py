@@ -67,7 +67,7 @@ def quantise_model(
     calibration: CalibrationOptions,
     progress: Progress,
     overrides: InputOverrides = NO_OVERRIDES,
-    check: Callable[[Graph], None] = lambda graph: None,
+    check: Callable[[Graph], object] = lambda graph: None,
 ) -> QuantisedModel:
     """Import a float model and quantise it.
 
@@ -114,6 +114,7 @@ def integer_graph(
     calibration: CalibrationOptions,
     progress: Progress,
     overrides: InputOverrides = NO_OVERRIDES,
+    check: Callable[[Graph], object] = lambda graph: None,
 ) -> Graph:
     """A float model as a graph of integer layers; see `quantise_model`."""
-    return quantise_model(source, calibration, progress, overrides).result.integer_graph()
+    return quantise_model(source, calibration, progress, overrides, check).result.integer_graph()

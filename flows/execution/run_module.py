@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...compiler.importers import NeedsInputError
-from ..cli.arguments import chosen_configuration, connected_board, load_module
+from ..cli.arguments import Check, chosen_configuration, connected_board, load_module
 from ..cli.calibration_options import chosen_calibration
 from ..cli.input_options import chosen_overrides, fixed_sentence, fixes_of_samples
 from ..cli.memory_options import memory_model, program_memory
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from ...compiler.module import Module
 
 
-def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], None]) -> "Module":
+def chosen_module(
+    arguments: Namespace, placing: Placing, say: Callable[[str], None], check: Check
+) -> "Module":
     """Return the module; the input file gives the values of inputs that shapes depend on.
 
     Parameters
     ----------
     say : callable
         Called with a sentence about the inputs that were fixed.
+    check : callable
+        See `load_module`.
 
     Raises
     ------
@@ -51,6 +55,7 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
                 trust_code=arguments.trust_code,
                 memory=memory,
                 schedules=chosen_schedules(arguments),
+                check=check,
             )
             break
         except NeedsInputError as need:

@@ -14,7 +14,7 @@ from ...runtime.device import Device, Result
 from ...runtime.devices import SimDevice, without_gpu
 from ...runtime.profile import Profile, profile_of
 from ...runtime.session import NO_STATES, Run
-from ..cli.arguments import progress_bar
+from ..cli.progress import progress_bar
 from .samples import Samples
 
 SLOW_S, SLOW_REPEATS = 0.1, 3

@@ -5,6 +5,7 @@ An `.npz` holds `inputs`, one sample per row without the batch axis, and optiona
 the inputs.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,9 @@ from ...file_access import read_part, reason
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph, Value
+
+MAX_RANDOM_BYTES, DRAWN_BYTES = 1 << 30, 8
+"""Random inputs are drawn together, each number in so many bytes."""
 
 EXPECTED = ("outputs", "labels")
 
@@ -65,9 +69,20 @@ def random_samples(graph: "Graph", count: int, seed: int, states: Collection[str
     """Random inputs but for `states`: uniform over the range of integer types, normal for floats.
 
     Indices into a table, such as words, stay within the table.
+
+    Raises
+    ------
+    InputError
+        If they take more than `MAX_RANDOM_BYTES`.
     """
     from ...compiler.tensor import holds_reals
 
+    row = sum(math.prod(value.type.shape) * DRAWN_BYTES for value in _without(graph, states))
+    if count > 1 and count * row > MAX_RANDOM_BYTES:
+        raise InputError(
+            f"random inputs: expected at most {max(MAX_RANDOM_BYTES // row, 1):,} samples, got "
+            f"{count:,}; give fewer"
+        )
     generator = np.random.default_rng(seed)
     inputs = {}
     for value in _without(graph, states):

@@ -9,6 +9,7 @@ from ...compiler.graph import Graph, Node
 from ...compiler.graph.short_names import similar_names
 from ...compiler.pipeline import CompileRequest
 from ...compiler.pipeline.describe import STAGES, describe, describe_graph
+from ...compiler.pipeline.place import place
 from ...errors import UsageError, did_you_mean
 from ...quoting import is_count
 from ...runtime.names import is_called
@@ -94,6 +95,10 @@ def stages_of(
         known[node.name] = None
         return is_called(node, layer or "")
 
+    def unknown() -> UsageError:
+        near = similar_names(layer or "", known)
+        return UsageError(f"`--layer {layer}`: expected the name of a node{near}")
+
     choice = None if layer is None else wanted
     stages = [PrintedStage(0, describe_graph(graph, choice))]
 
@@ -103,15 +108,20 @@ def stages_of(
 
     graph = recognise_layers(graph, min(last, len(RECIPE)), keep)
     if last > len(RECIPE):
+        asked = request(graph)
+        if not any(stage.lines for stage in stages) and not describe_graph(
+            place(asked).graph, choice
+        ):
+            raise unknown()
         progress(f"compiling {graph.name}")
-        compilation = compile_with_exact_times(request(graph), lambda line: None)
+        compilation = compile_with_exact_times(
+            asked, lambda step: progress(f"compiling {graph.name}: {step}")
+        )
         for position in range(len(RECIPE) + 1, last + 1):
             lines = describe(compilation, STAGE_NAMES[position], choice)
             stages.append(PrintedStage(position, lines))
     if layer is not None and not any(stage.lines for stage in stages):
-        raise UsageError(
-            f"`--layer {layer}`: expected the name of a node" + similar_names(layer, known)
-        )
+        raise unknown()
     return stages
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...aligned import align
-from ...atomic_write import write_files
+from ...atomic_write import make_output_folder, write_files
 from ...compiler.module import Module
 from ...isa.memory_model import MemoryModel
 from ...isa.registers import OFFSETS
@@ -20,7 +20,6 @@ from ...runtime import Session
 from ...runtime.device import LoadedProgram, Result
 from ...runtime.devices import SimDevice
 from ..bare_metal.layout import lay_out
-from ..board.design import make_output_folder
 from ..verilog.readable import readable_verilog
 
 ASSETS, BENCHES = (

@@ -1,7 +1,6 @@
 """Descriptions of sweeps: predefined spaces, and TOML files."""
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ...file_access import MAX_TEXT_BYTES, read_part, reason
+from ...file_access import MAX_TEXT_BYTES, parse_toml, read_part, reason
 
 SPACES: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {
@@ -84,11 +83,9 @@ def read_description(name_or_path: str) -> SpaceDescription:
             + did_you_mean(name_or_path, SPACES, "; check the path")
         )
     try:
-        values = tomllib.loads(read_part(path, limit=MAX_TEXT_BYTES).decode())
+        values = parse_toml(read_part(path, limit=MAX_TEXT_BYTES).decode())
     except (OSError, ValueError) as problem:
         raise UsageError(f"{source}: not readable as TOML: {reason(problem)}") from None
-    except RecursionError:
-        raise UsageError(f"{source}: not readable as TOML: brackets nested too deeply") from None
     for key in values:
         if key not in KEYS:
             raise UsageError(

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.compiler.graph import evaluate
-from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.importers import import_onnx, onnx_functions
 from tilewright.errors import ImportModelError
 
 from .onnx_models import floats, model, node, run_onnxruntime, value
@@ -152,8 +152,8 @@ def test_an_endless_loop_is_refused(counted: bool) -> None:
         import_onnx(proto.SerializeToString())
 
 
-def test_functions_that_double_their_calls_are_refused():
-    """No node reaches the graph, as all are Identity: 2**20 calls in a file of 1 kB."""
+def test_functions_that_double_their_calls_are_refused(monkeypatch):
+    """2**20 calls in a file of 1 kB; none is expanded, which would take seconds."""
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     bodies = [[helper.make_node("Identity", ["x"], ["y"])]]
     for level in range(20):
@@ -173,9 +173,24 @@ def test_functions_that_double_their_calls_are_refused():
     proto = helper.make_model(
         helper.make_graph([call], "nested", [x], [y]), opset_imports=opsets, functions=functions
     )
+    monkeypatch.setattr(onnx_functions, "_expand", None)
     message = "expected no long loops and deeply nested functions, got more than 100,000 nodes; "
     with pytest.raises(ImportModelError, match=message):
         import_onnx(proto.SerializeToString())
+
+
+def test_sizes_of_functions_end_where_calls_do_not():
+    """`a` calls `b` twice, which calls `c` once; `d` calls itself."""
+    bodies = {"a": ["b", "b"], "b": ["c", "Relu"], "c": ["Relu", "Relu"], "d": ["d"]}
+    functions = {
+        ("own", name): helper.make_function(
+            "own", name, ["x"], ["y"],
+            [helper.make_node(f, ["x"], ["y"], domain="own" * (f in bodies)) for f in body], [],
+        )
+        for name, body in bodies.items()
+    }  # fmt: skip
+    sizes = onnx_functions.function_sizes(functions)
+    assert sizes == {("own", name): size for name, size in zip("abcd", (10, 4, 2, 1), strict=True)}
 
 
 def test_a_recurrent_layer_of_millions_of_steps_is_refused():

@@ -334,6 +334,12 @@ def test_a_text_file_is_not_a_model(tmp_path) -> None:
         import_onnx(path)
 
 
+def test_an_artifact_is_not_a_model() -> None:
+    message = "expected an ONNX file, got an archive, such as `tilewright compile` makes; name the"
+    with pytest.raises(ImportModelError, match=re.escape(message)):
+        import_onnx(b"PK\x03\x04" + bytes(40))
+
+
 def test_an_empty_file_is_not_a_model() -> None:
     message = (
         "model `model`: expected an ONNX model with nodes and outputs, got 0 nodes and 0 outputs "

@@ -170,8 +170,17 @@ def test_schedules_belong_to_layers_of_the_network():
     with pytest.raises(CompileError) as caught:
         compiled(graph, "# layer conv9\narena()\n")
     assert str(caught.value) == (
-        "there is no layer `conv9` on the accelerator; did you mean `conv2`, `conv1`?"
+        "there is no layer `conv9` on the accelerator; did you mean `conv3`, `conv2`, `conv1`?"
     )
+
+
+def test_progress_names_each_layer_before_it_is_searched():
+    told: list[str] = []
+    compile_module(import_model(DIGITS), MACHINE, told.append)
+    searched = [line for line in told if line.startswith("schedules of ")]
+    names = ["conv1", "conv2", "conv3", "residual", "pool", "dense"]
+    assert searched[:6] == [f"schedules of {name}, {at} of 6" for at, name in enumerate(names, 1)]
+    assert told.index("checking the program") > told.index(searched[-1])
 
 
 def test_a_given_schedule_is_timed_and_never_estimated():

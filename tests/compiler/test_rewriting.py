@@ -129,6 +129,15 @@ def test_a_rule_names_a_capture_that_no_pattern_has():
             return y
 
 
+def test_a_rule_that_returns_no_value_is_named():
+    @rule(op(NEG, value("x")))
+    def wrong(site: Site, x: str) -> str | None:
+        return "nowhere"
+
+    with pytest.raises(AssertionError, match="rule `wrong`: returned 'nowhere', which is no value"):
+        rewrite(chain(NEG), wrong)
+
+
 @rule(op(NEG, op(NEG, value("x"))))
 def cancel(site: Site, x: str) -> str | None:
     """-(-x) -> x."""

@@ -86,6 +86,7 @@ from tilewright.flows.cli.main import guarded, main
          "--help` shows what there is"),
         (["export", "m.onnx", "--c", "c", "--input", "x.npz"], "`--input`: expected `--hex DIR`; "
          "the C takes its inputs when it runs"),
+        (["verilog", "--multipliers", "-1"], "`--multipliers -1`: expected 0 or more; correct it"),
         (["verilog", "--memories", "list"], "`--memories list`: expected a name that ends in "
          "`.json`; rename it"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "

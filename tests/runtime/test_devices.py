@@ -94,6 +94,20 @@ def test_an_unknown_device_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("simm", "; did you mean `sim`?"),
+        ("CPU", "; `host` is this computer's processor"),
+        ("cuda", "; `gpu` is this computer's GPU"),
+    ],
+)
+def test_a_device_by_another_name_is_answered_with_ours(name, end):
+    with pytest.raises(DeviceError) as refused:
+        open_device(name)
+    assert str(refused.value).endswith(f"`remote://AGENT/DEVICE`{end}")
+
+
 def test_options_of_another_device_are_refused():
     with pytest.raises(DeviceError) as refused:
         open_device("sim", SMALL, trace="wave.fst")

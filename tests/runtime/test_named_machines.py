@@ -1,10 +1,12 @@
 """The Python interface takes a configuration, and says so to those who give its name."""
 
+import re
 from typing import Any, cast
 
 import pytest
 
 import tilewright as tw
+from tilewright.compiler.graph import Graph
 from tilewright.errors import ConfigurationError
 
 NAME = cast(Any, "8x8")
@@ -20,3 +22,18 @@ def test_a_name_is_no_configuration(call):
         "configuration: expected a `Configuration`, got '8x8'; "
         "`tilewright.load_configuration('8x8')` makes one"
     )
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"placement": "host"}, "a `Placement`, got 'host'; `tilewright.Placement` makes one"),
+        ({"options": {"fuse": 0}}, "`Options`, got {'fuse': 0}; `tilewright.Options` makes one"),
+        ({"memory": 64}, "a `MemoryModel`, got 64; `tilewright.MemoryModel` makes one"),
+        ({}, "a `Graph`, got 'net.onnx'; `tilewright.import_model` makes one"),
+    ],
+)
+def test_other_wishes_are_refused_likewise(wish, message):
+    graph = Graph("net", (), (), (), ()) if wish else "net.onnx"
+    with pytest.raises(tw.TilewrightError, match=re.escape(message)):
+        tw.compile_graph(cast(Any, graph), **wish)

@@ -28,12 +28,7 @@ from ...ablation.variants import Progress, measure_layer, measure_variant, varia
 from ...bench.resnet18_layers import RESNET18, ConvolutionShape
 from ...execution.quantise_model import integer_graph
 from ...reports import terminal as report
-from ..arguments import (
-    Advance,
-    add_configuration,
-    chosen_configuration,
-    progress_bar,
-)
+from ..arguments import add_configuration, chosen_configuration
 from ..calibration_options import (
     CalibrationOptions,
     add_calibration,
@@ -50,6 +45,7 @@ from ..input_options import (
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
+from ..progress import Advance, progress_bar
 
 NETWORK = "ResNet-18's convolutions"
 

@@ -40,6 +40,9 @@ from ..recording_options import (
 )
 
 DATA_BYTES, MAX_DATA_BYTES = 4096, 1 << 28
+MAX_INSTRUCTIONS = 1 << 18
+"""Of a program that people write; longer ones take minutes to read and check."""
+
 LINE_BYTES, MAX_LINES = 16, 32
 """Of the dump, which `--output` has in full."""
 
@@ -78,6 +81,12 @@ def assemble(arguments: argparse.Namespace) -> None:
         configuration = board.configuration
     configuration = configuration or DEFAULT
     text = _text(arguments.source)
+    count = sum(1 for _ in instruction_lines(text))
+    if count > MAX_INSTRUCTIONS:
+        raise UsageError(
+            f"FILE.asm `{arguments.source}`: expected at most {MAX_INSTRUCTIONS:,} instructions, "
+            f"got {count:,}; repeat with loops"
+        )
     program = parse_program(text, str(arguments.source), configuration)
     before = np.zeros(DATA_BYTES, np.uint8)
     if arguments.data is not None:

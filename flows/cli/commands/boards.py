@@ -16,12 +16,13 @@ from ...board.speed import Expected, expected
 from ...board.vivado import ZynqDesign
 from ...execution.timed import require_segments
 from ...synthesis.devices import DEVICES
-from ..arguments import load_module, progress_about
+from ..arguments import load_module
 from ..board_options import BOARD_HELP, usual_design
 from ..console import say
 from ..json_output import add_json, check_json, write_json
 from ..operator_options import add_operators
 from ..placement_options import STRICT_PLACING
+from ..progress import progress_about
 from ..serial_ports import serial_ports
 from ..tables import stdout, table
 

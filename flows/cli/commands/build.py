@@ -19,12 +19,13 @@ from ...board.vivado import ZynqDesign, write_project
 from ...board.vivado_system import to_json, write_system_project
 from ...synthesis.devices import DEVICES
 from ...synthesis.report import path_table
-from ..arguments import add_configuration, progress_bar
+from ..arguments import add_configuration
 from ..board_options import BOARD_HELP, configuration_of, design_of
 from ..console import configuration_sentence, note, say
 from ..json_output import add_json, check_json, write_json
 from ..live_page import add_serve
 from ..live_steps import LiveSteps
+from ..progress import progress_bar
 from ..tables import stdout
 
 USUAL_SEEDS = 5

@@ -82,8 +82,10 @@ def compile_(arguments: argparse.Namespace) -> None:
     else:
         from ....runtime.artifact import save
 
-        compile_with = compile_model if schedules else compile_anew
-        module = compile_with(arguments.source, configuration, schedules=schedules, **asked)
+        if schedules:
+            module = compile_model(arguments.source, configuration, schedules=schedules, **asked)
+        else:
+            module = compile_anew(arguments.source, configuration, **asked)
         report = module.report
         save(module, target)
         if kept is not None and target.is_file():

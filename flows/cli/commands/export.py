@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from ....atomic_write import make_output_folder
 from ....compiler.module import Module
 from ....errors import UsageError
 from ....isa.memory_model import MemoryModel
@@ -13,11 +14,12 @@ from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_fo
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, chosen_configuration, load_module, progress_bar
+from ..arguments import add_configuration, chosen_configuration, load_module
 from ..console import configuration_sentence, say
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
+from ..progress import progress_bar
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -52,13 +54,20 @@ def export(arguments: argparse.Namespace) -> None:
         For a problem with the model, a host step that C cannot express, or the folder.
     """
     check_json(arguments.json)
-    if arguments.hex is None and arguments.input is not None:
+    given, bench = arguments.input, arguments.hex
+    if bench is None and given is not None:
         raise UsageError("`--input`: expected `--hex DIR`; the C takes its inputs when it runs")
     folder = arguments.folder
     if folder is not None:
         check_folder(folder)
-    memory = memory_model(arguments, arguments.source)
-    module = load_module(arguments.source, chosen_configuration(arguments), memory=memory)
+    elif bench is not None:  # argparse wants one of them
+        make_output_folder(bench, "--hex")
+    module = load_module(
+        arguments.source,
+        chosen_configuration(arguments),
+        memory=memory_model(arguments, arguments.source),
+        check=lambda graph: given and read_samples(given, graph),
+    )
     require_segments(module, "programs to export")
     if folder is None:
         export_hex(arguments, module)

@@ -22,6 +22,7 @@ from ..console import configuration_sentence, say
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import memory_options
 from ..operator_options import add_operators
+from ..progress import progress_bar
 from ..tables import stdout, table
 
 
@@ -58,7 +59,9 @@ def measure_memory(arguments: argparse.Namespace) -> None:
         configuration = board.configuration
         programs = probes(configuration)
         described = board.memory
-        found = fit(programs, measure(board, programs), described)
+        with progress_bar() as advance:
+            cycles = measure(board, programs, advance)
+            found = fit(programs, cycles, described, lambda text: advance(text, 0, None))
         layers: list[LayerError] = []
         if arguments.source:
             module = load_module(arguments.source, configuration, memory=found.memory)
@@ -66,7 +69,8 @@ def measure_memory(arguments: argparse.Namespace) -> None:
             names = layer_names(module)
             for segment in module.segments:
                 short = [names[layer.output] for layer in segment.layers]
-                layers += layer_errors(board, segment, short, found.memory)
+                with progress_bar() as advance:
+                    layers += layer_errors(board, segment, short, found.memory, advance)
     if arguments.json:
         named = {"configuration": configuration.name}
         write_json(arguments.json, {**named, **to_json(described, found, layers)})

@@ -28,13 +28,14 @@ from ...execution.stages import (
     stages_of,
 )
 from ...reports import terminal as report
-from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
+from ..progress import progress_bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ def passes(arguments: argparse.Namespace) -> None:
         For a problem with the model, the input, the stage or the layer.
     """
     check_json(arguments.json)
+    for chosen in (chosen_configuration, memory_model, chosen_placing):
+        chosen(arguments)  # the table needs none, but a wrong value is told
     if arguments.until or arguments.layer or arguments.diff:
         _show_stages(arguments)
     else:

@@ -11,11 +11,11 @@ from ....compiler.quantiser import NetworkQuality, accelerated_share, evaluate_q
 from ....wording import counted
 from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
-from ..arguments import progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, add_states, chosen_overrides
 from ..json_output import add_json, check_json, write_json
 from ..operator_options import add_operators
+from ..progress import progress_bar
 
 SUFFIX = "_int8.onnx"
 NAME_COLUMNS = 40

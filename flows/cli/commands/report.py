@@ -7,7 +7,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ....atomic_write import PAGE_SUFFIXES, check_output, write_output
+from ....compiler.graph import Graph
 from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....isa.configuration import Configuration
@@ -105,6 +108,11 @@ def write_report(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     refuse_memory(arguments)
     technology_options(arguments)
+    if arguments.input is not None and arguments.device == "sim":
+        raise UsageError(
+            "`--input`: expected a device that runs the network, got `sim`, whose times do not "
+            "depend on inputs; add `--device rtl`, or leave it out"
+        )
     if arguments.pair:
         target = arguments.output or Path("compare.html")
         inputs = [arguments.source, *map(Path, arguments.pair)]
@@ -228,6 +236,7 @@ def timed(
         trust_code=arguments.trust_code,
         memory=program_memory(arguments, board.memory if board else memory),
         schedules=chosen_schedules(arguments),
+        check=lambda graph: choose_sample(arguments, graph),
     )
     if arguments.json != "-":
         for line in change_sentences(module.report):
@@ -236,15 +245,28 @@ def timed(
     results: tuple[Result, ...] = ()
     if arguments.device != "sim":
         options = technology_options(arguments)
-        results, device = measure(module, arguments.device, memory, arguments.input, options)
+        results, device = measure(
+            module, arguments.device, memory, choose_sample(arguments, module.graph), options
+        )
         memory, placing = device.memory, placing.on(device)
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory, placing.clock)
     return {**data, "placement": placement_of(module, placing, memory)}
 
 
+def choose_sample(arguments: argparse.Namespace, graph: Graph) -> dict[str, np.ndarray]:
+    """Return the sample for the hardware."""
+    path = arguments.input
+    samples = random_samples(graph, 1, 0) if path is None else read_samples(path, graph)
+    return next(iter(samples))
+
+
 def measure(
-    module: Module, name: str, memory: MemoryModel, path: Path | None, options: dict[str, Any]
+    module: Module,
+    name: str,
+    memory: MemoryModel,
+    sample: dict[str, np.ndarray],
+    options: dict[str, Any],
 ) -> tuple[tuple[Result, ...], Device]:
     """Return the hardware's measurements for one sample, and the device, closed again.
 
@@ -253,12 +275,8 @@ def measure(
     DeviceError
         If the hardware fails, or took another time than the exact model, which explains the cycles.
     """
-    if path is None:
-        samples = random_samples(module.graph, 1, 0)
-    else:
-        samples = read_samples(path, module.graph)
     with open_device(name, module.configuration, memory, **options) as device:
-        results = Session(module, device).run(next(iter(samples))).results
+        results = Session(module, device).run(sample).results
         if any(result.spans is None for result in results):
             raise DeviceError(
                 f"device `{name}`: the run took other cycles than the exact model expects with its "

@@ -2,8 +2,8 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ....compiler.module import Module
 from ....errors import DeviceError, UsageError
 from ....runtime import open_device
 from ....runtime.devices import DEVICES, kind_of
@@ -41,6 +41,9 @@ from ..recording_options import (
     waveform_sentence,
 )
 from ..schedule_options import add_schedule, change_sentences
+
+if TYPE_CHECKING:
+    from ....compiler.graph import Graph
 
 SIMULATED_HARDWARE = ("rtl", "gate")
 """Devices that take so long that one more run on `sim`, to compare data windows, is nothing."""
@@ -110,10 +113,13 @@ def run(arguments: argparse.Namespace) -> None:
     options = {**technology_options(arguments), **waveform_options(arguments)}
     require_tools(arguments.device)
     quiet = arguments.json == "-"
-    module = chosen_module(arguments, placing, (lambda line: None) if quiet else report.say)
+    module = chosen_module(
+        arguments, placing, (lambda line: None) if quiet else report.say,
+        lambda graph: choose_samples(arguments, graph),
+    )  # fmt: skip
     if arguments.trace:
         require_segments(module)
-    samples = choose_samples(arguments, module)
+    samples = choose_samples(arguments, module.graph)
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         memory, placing = device.memory, placing.on(device)
         checked = arguments.compare or kind_of(device.name) in SIMULATED_HARDWARE
@@ -174,11 +180,11 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     refuse_program_for(arguments, arguments.source, arguments.device)
 
 
-def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
+def choose_samples(arguments: argparse.Namespace, graph: "Graph") -> Samples:
     """Return the samples of the input file, or random ones; a single one for a waveform."""
     if arguments.input is None:
         count = arguments.samples or 1
-        return random_samples(module.graph, count, arguments.seed, chosen_states(arguments))
-    samples = read_samples(arguments.input, module.graph, chosen_states(arguments))
+        return random_samples(graph, count, arguments.seed, chosen_states(arguments))
+    samples = read_samples(arguments.input, graph, chosen_states(arguments))
     count = arguments.samples or (1 if arguments.waveform else samples.count)
     return samples.first(count)

@@ -31,10 +31,11 @@ from ...synthesis.report import (
     path_table,
     units_table,
 )
-from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration
 from ..console import say
 from ..device_options import add_chip
 from ..json_output import add_json, check_json, write_json
+from ..progress import progress_bar
 from ..tables import stdout
 
 LEDGER_SEEDS = 5

@@ -24,12 +24,13 @@ from ...execution.recorded_choices import (
     records_path,
 )
 from ...sweep.records import Database
-from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
-from ..memory_options import add_memory, memory_model
+from ..memory_options import add_memory, given_memory, memory_model
 from ..operator_options import add_operators
+from ..progress import progress_bar
 from ..tuning_results import (
     kernel_sentences,
     layer_sentences,
@@ -166,6 +167,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`--threads {arguments.threads}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+    machine = {"config": arguments.config, "set": arguments.changes}
+    if arguments.target == "host" and (
+        given := [*(name for name in machine if machine[name]), *given_memory(arguments)]
+    ):
+        raise UsageError(
+            f"`--{given[0]}`: expected `--target accelerator`; it has no effect on kernels of this "
+            "processor, leave it out"
+        )
     for device in arguments.devices:
         on_host = kind_of(device) == HostDevice.name and device.startswith(REMOTE)
         if arguments.target == "host" and not on_host:
@@ -194,10 +203,13 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     from ...tuning.tune import TuningBudget, tune
 
     budget = TuningBudget.parse(arguments.budget)
-    graph = recognise_layers(
-        import_model(arguments.source, **chosen_overrides(arguments).of_import)
-    )
-    measurer, target, threads = _open_measurer(arguments, graph, records)
+    with progress_bar() as advance:
+        advance(f"reading {arguments.source.name}", 0, None)
+        graph = recognise_layers(
+            import_model(arguments.source, **chosen_overrides(arguments).of_import)
+        )
+        advance("opening the processor", 0, None)
+        measurer, target, threads = _open_measurer(arguments, graph, records)
     try:
         tasks = tasks_of(graph, target, arguments.threads or threads)
         if not tasks:
@@ -276,7 +288,14 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
     def compile_with(schedules: Mapping[str, str]) -> "Module":
         return compile_graph(graph, configuration, memory=memory, schedules=schedules)
 
-    module = compile_with({})
+    with progress_bar() as advance:
+        advance(f"compiling {graph.name}", 0, None)
+        module = compile_graph(
+            graph,
+            configuration,
+            lambda step: advance(f"compiling {graph.name}: {step}", 0, None),
+            memory=memory,
+        )
     require_segments(module, "schedules")
     if arguments.listing:
         list_layers(arguments, module)

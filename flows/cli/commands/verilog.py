@@ -5,13 +5,13 @@ import json
 import sys
 from pathlib import Path
 
-from ....atomic_write import write_files, write_output
+from ....atomic_write import make_output_folder, write_files, write_output
 from ....errors import UsageError, did_you_mean
 from ....hardware.technology import Technology
 from ....isa.configuration import DEFAULT
-from ...board.design import make_output_folder
-from ..arguments import add_configuration, chosen_configuration, progress_bar
+from ..arguments import add_configuration, chosen_configuration
 from ..console import configuration_sentence, say
+from ..progress import progress_bar
 
 PORTABLE = "portable"
 TECHNOLOGIES = {
@@ -70,6 +70,8 @@ def verilog(arguments: argparse.Namespace) -> None:
     if listed is not None and listed.suffix != ".json":
         raise UsageError(f"`--memories {listed}`: expected a name that ends in `.json`; rename it")
     folder = arguments.package
+    if arguments.multipliers is not None and arguments.multipliers < 0:
+        raise UsageError(f"`--multipliers {arguments.multipliers}`: expected 0 or more; correct it")
     if folder is not None and (output or listed or arguments.multipliers is not None):
         raise UsageError(
             "`--package`: expected no `-o`, `--memories` or `--multipliers` beside it; the folder "

@@ -100,6 +100,7 @@ def test_offers_that_make_no_sense_are_refused(names, boards, says):
         (["agent", "--term", "0"], "`--term 0`: expected more than 0"),
         (["agent", "--listen", "nowhere:x"], "`nowhere:x`: expected HOST:PORT"),
         (["agent", "--allow", "missing.pem"], "certificate `missing.pem`: expected one that"),
+        (["agent", "--allow", __file__], "made, got `a file without one`; correct the path"),
         (["devices", "--add", "lab=h:1"], "`--add`, `--certificate`: expected both or neither"),
         (["devices", "--remove", "lab"], "agent `lab`: you know none of this name"),
     ],

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tilewright.flows.agent.leases import (
+    ABSENT_S,
     ANY,
     MAX_FAULTS,
     MAX_IN_A_ROW,
@@ -89,6 +90,16 @@ def test_a_board_is_checked_after_a_fault_and_set_aside_after_repeated_ones():
     assert table.checked("board0", "still wrong", now) is LeaseState.QUARANTINED
     table.advance(now + 2 * QUARANTINE_S)
     assert table.checked("board0", "", now) is LeaseState.READY
+
+
+def test_a_board_that_never_answered_is_looked_for_again_soon():
+    """It may just be starting; a virtual one takes a minute."""
+    table = LeaseTable.of(boards(1, frozenset()), TERM_S)
+    for _ in range(MAX_FAULTS):
+        state = table.fault("board0", "cannot connect", 0.0)
+    assert state is LeaseState.QUARANTINED
+    table.advance(ABSENT_S)
+    assert table.units["board0"].state is LeaseState.CHECKING
 
 
 def test_a_success_forgives_faults_and_a_refused_job_does_not():

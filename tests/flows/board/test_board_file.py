@@ -210,14 +210,15 @@ def test_values_of_a_wrong_type_or_range_are_refused(value, board_file):
     [
         ("[" * 5000, "expected TOML, got"),
         ("x = " + "[" * 3000 + "]" * 3000, "expected TOML, got"),
-        ("a." * 3000 + "a = 1", "key `'a'`: expected one of like"),
+        ("a." * 90 + "a = 1", "key `'a'`: expected one of like"),
+        ("a." * 3000 + "a = 1", "got line 1 has more than 100 dots; correct it"),
         ("x = " + "9" * 5000, "expected TOML, got"),
         ("#" * MAX_BYTES + "#", f"expected at most {MAX_BYTES:,} bytes, got more; shorten it"),
         ("\\x00", "expected TOML, got"),
         ("'" + "k" * 50_000 + "' = 1", "key `'kkk"),
         (TEMPLATE.replace('["B2"', "[" + '"B2",' * MAX_LIST + '"B2"'), "`pins.leds`: expected"),
     ],
-    ids=["open", "nested", "dotted", "digits", "huge", "zero", "key", "list"],
+    ids=["open", "nested", "dotted", "dots", "digits", "huge", "zero", "key", "list"],
 )
 def test_hostile_files_end_in_one_sentence(text, message, board_file):
     with pytest.raises(HardwareError) as problem:

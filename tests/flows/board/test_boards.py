@@ -25,10 +25,11 @@ from tilewright.flows.area.resources import resources
 from tilewright.flows.board.constraints import ccf, cst, lpf
 from tilewright.flows.board.design import Design
 from tilewright.flows.board.known_boards import UNFIT, find_board, known_boards, pin_boards
-from tilewright.flows.cli.arguments import load_module, progress_bar
+from tilewright.flows.cli.arguments import load_module
 from tilewright.flows.cli.board_options import usual_design
 from tilewright.flows.cli.commands.board import machine_of
 from tilewright.flows.cli.commands.boards import expected_speeds
+from tilewright.flows.cli.progress import progress_bar
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.hardware.soc.board import Pin
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -355,7 +356,7 @@ def test_progress_names_the_board(model, monkeypatch):
     def lines():
         yield lambda *step: told.append(step)
 
-    monkeypatch.setattr("tilewright.flows.cli.arguments.steady_lines", lines)
+    monkeypatch.setattr("tilewright.flows.cli.progress.steady_lines", lines)
     monkeypatch.setattr("tilewright.flows.cli.commands.boards.load_module", load)
     boards = {name: usual_design(find_board(name)) for name in ("ULX3S-85F", "Tang-Nano-20K")}
     expected_speeds(model, boards)

@@ -10,9 +10,11 @@ from tilewright import compile_graph, import_model
 from tilewright.errors import DeviceError
 from tilewright.flows.board.memory_fit import Probe, fit, layer_errors, measure, probes
 from tilewright.flows.cli.main import main
+from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.sdram import SDRAMS
+from tilewright.isa.tokens import beginning
 from tilewright.runtime import open_device
 from tilewright.sim.board import VirtualBoard
 
@@ -83,12 +85,16 @@ def test_layers_of_a_device_add_up_to_its_cycles(model):
     memory = MemoryModel.of_sdram(SDRAMS["sdr-x16"], machine, CLOCK_HZ)
     module = compile_graph(import_model(model), machine, memory=memory)
     (segment,) = module.segments
+    for end in range(len(segment.program)):  # an agent's checker refuses tokens left over
+        check(beginning(segment.program, end), machine, segment.data_bytes)
     names = [layer.name for layer in segment.layers]
     with open_device("sim", machine, memory) as sim:
-        right = layer_errors(sim, segment, names, memory)
+        told: list[tuple[str, int, int | None]] = []
+        right = layer_errors(sim, segment, names, memory, lambda *step: told.append(step))
         wrong = layer_errors(sim, segment, names, BLOCK_RAM)
         whole = sim.run(segment.program, np.zeros(segment.data_bytes, np.uint8))
     assert [each.name for each in right] == names
+    assert told[1] == (f"timing the program up to {names[1]}", 1, len(names))
     assert all(each.measured == each.modelled for each in right)
     assert sum(each.measured for each in right) == whole.cycles
     assert all(each.measured > each.modelled for each in wrong)

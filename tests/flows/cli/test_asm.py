@@ -126,3 +126,9 @@ def test_recordings_that_a_device_cannot_make(capsys, copied, monkeypatch, optio
     monkeypatch.chdir(copied.parent)
     assert main(["asm", "copy.asm", *options]) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_program_that_nobody_wrote_is_refused_before_it_is_read(capsys, tmp_path):
+    (tmp_path / "long.asm").write_text("halt\n" * 2_000_000)
+    assert main(["asm", str(tmp_path / "long.asm"), "--config", "tiny"]) == 2
+    assert "expected at most 262,144 instructions, got 2,000,000" in capsys.readouterr().err

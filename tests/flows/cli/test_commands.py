@@ -15,6 +15,7 @@ from tilewright.errors import CompileError, KernelWarning, warn_of_kernel
 from tilewright.flows.area import provenance
 from tilewright.flows.area.model import estimate
 from tilewright.flows.area.resources import resources
+from tilewright.flows.cli.commands import doctor
 from tilewright.flows.cli.main import guarded, main
 from tilewright.flows.synthesis.devices import DEVICES
 from tilewright.isa.assembly import parse_program
@@ -204,6 +205,50 @@ def test_doctor_finds_this_machine_usable(tilewright):
     said = tilewright("doctor")
     assert "all 12 tools that every command needs are usable\n" in said
     assert "NOT USABLE" not in said
+
+
+def test_doctor_tells_findings_as_it_makes_them(capsys, monkeypatch):
+    """A cold start takes a minute on a busy machine, so each finding is told at once."""
+    monkeypatch.setattr("tilewright.flows.cli.progress.LINE_SECONDS", 0.0)
+    seen = []
+
+    def processor():
+        seen.append(capsys.readouterr())
+        return doctor.Finding("llvmlite", True, "tried")
+
+    monkeypatch.setattr(doctor, "_processor", processor)
+    assert main(["doctor"]) == 0
+    (before,) = seen
+    assert before.out.splitlines()[-1].startswith("rich            usable ")
+    assert re.search(r"^\d+ s: trying llvmlite, 7 of 12$", before.err, re.M)
+
+
+def test_doctor_starts_without_the_packages_that_it_examines():
+    """Else a missing one would end it, and a cold start would be silent."""
+    code = (
+        "import sys; import tilewright.flows.cli.commands.doctor; "
+        f"print(*sorted(set({doctor.PACKAGES}) & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["run", "m.onnx", "--config", ""], "`--config`"),
+        (["run", "m.onnx", "--config="], "`--config`"),
+        (["compile", "m.onnx", "-o", ""], "`-o`"),
+        (["run", ""], "an argument"),
+        ([""], "an argument"),
+    ],
+)
+def test_an_empty_value_is_no_default(capsys, words, what):
+    """A shell makes it of `"$MACHINE"` that is not set."""
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f"error: {what}: expected a value, got an empty one; give one, or leave it out\n"
+    )
 
 
 def test_version_tells_package_and_contract(capsys):

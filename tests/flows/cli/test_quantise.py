@@ -11,10 +11,10 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.quantiser import AUTO, EFFORTS, METHODS, QuantiserOptions
-from tilewright.flows.cli import arguments, calibration_options
-from tilewright.flows.cli.arguments import line_progress, progress_about, progress_bar, steady_lines
+from tilewright.flows.cli import calibration_options, progress
 from tilewright.flows.cli.calibration_options import calibration_rows
 from tilewright.flows.cli.main import main
+from tilewright.flows.cli.progress import line_progress, progress_about, progress_bar, steady_lines
 from tilewright.flows.execution import quantise_model
 
 from ...compiler.quantiser.networks import Net, output_of, small_network
@@ -336,8 +336,8 @@ def test_progress_without_a_terminal_is_a_line_every_few_seconds(capsys):
 
 
 def test_progress_goes_on_while_a_step_says_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(arguments, "SILENCE_S", 0.01)
-    monkeypatch.setattr(arguments, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SILENCE_S", 0.01)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     said = ""
     with steady_lines() as tell:
         tell("placing", 0, 1)
@@ -354,7 +354,7 @@ def test_progress_goes_on_while_a_step_says_nothing(monkeypatch, capsys):
 def test_a_step_that_begins_soon_after_a_line_is_told_though_it_says_nothing_more(
     monkeypatch, capsys
 ):
-    monkeypatch.setattr(arguments, "LINE_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.02)
     said = ""
     with progress_about("Board-1"), progress_bar() as tell:
         time.sleep(0.03)

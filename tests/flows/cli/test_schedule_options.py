@@ -10,6 +10,7 @@ from tilewright.compiler.graph import Graph, Node, TensorType, Value
 from tilewright.compiler.graph.operators import Unary
 from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.errors import UsageError
+from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.schedule_options import by_whole_name, chosen_schedules
 from tilewright.isa.configuration import DEFAULT
@@ -72,6 +73,26 @@ def test_a_layer_is_called_by_its_short_name(tmp_path):
         UsageError, match=r"has no schedule of layer `conv`; did you mean `conv_1`, `c"
     ):
         chosen_schedules(Namespace(given=[f"conv={path}"]))
+
+
+def test_an_unknown_layer_is_told_before_the_search(model, tmp_path, monkeypatch, capsys):
+    """`conv1` of the file is no layer of this network; the search of a long one takes minutes."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+    def search(*_, **__):
+        raise AssertionError("searched for schedules")
+
+    monkeypatch.setattr("tilewright.compiler.pipeline.compile.group", search)
+    text = tmp_path / "steps.txt"
+    text.write_text("arena()\n")
+    for name, hint in (("conv9", "conv3`, `conv2`, `conv1"), ("conv3 + residual + poll", "conv3")):
+        assert main(["compile", str(model), "--schedule", f"{name}={text}"]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: there is no layer `{name}` on the accelerator; ")
+        assert hint in said
+    for name in ("conv3 + residual", "conv1#2", "residual", "conv2"):
+        with pytest.raises(AssertionError, match="searched"):
+            compile_model(model, DEFAULT, schedules={name: "arena()"})
 
 
 def test_an_artifact_takes_no_schedule(artifact, tmp_path, capsys):

@@ -304,7 +304,7 @@ def test_progress_tells_machines_and_steps(swept, database, tools):
 
 
 def test_a_run_without_a_terminal_prints_lines(model, database, tools, monkeypatch, capsys):
-    monkeypatch.setattr("tilewright.flows.cli.arguments.LINE_SECONDS", 0.0)
+    monkeypatch.setattr("tilewright.flows.cli.progress.LINE_SECONDS", 0.0)
     options = ("--chip", "ecp5-85", "--seeds", 1, "--database", database.path)
     assert main([str(argument) for argument in ("sweep", model, *OPTIONS, *options)]) == 0
     lines = [line.partition(" s: ")[2] for line in capsys.readouterr().err.splitlines()]
