@@ -53,7 +53,7 @@ def group(
         timer = CandidateTimer(programs, searched, measure)
     groups = form_groups(
         graph, nodes, layout.outputs, layout.images, searched, options, timer,
-        layout.placements.copies,
+        layout.placements.copies, request.schedules,
     )  # fmt: skip
     pieces = (piece for each in groups for piece in each.work)
     work = ((kernel, choice) for kernel, choice in pieces if isinstance(choice, Candidate))

@@ -28,11 +28,17 @@ from ..tensor import Kernel
 from .candidate_timer import CandidateTimer, cycles_of
 from .given_schedules import GivenSchedule, Part
 
+JOIN = " + "
+"""Stands between the names of kernels in the name of their group."""
+
 ROWS_SLACK = 1.15
 """Statistics over rows are fused if that takes at most this many times as long alone."""
 
 NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
 """The copies of a graph without movements."""
+
+NO_TEXTS: Mapping[str, str] = MappingProxyType({})
+"""No schedules from the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,7 @@ def form_groups(
     options: Options = DEFAULT_OPTIONS,
     timer: CandidateTimer | None = None,
     copies: Mapping[str, Sequence[TensorCopy]] = NO_COPIES,
+    schedules: Mapping[str, str] = NO_TEXTS,
 ) -> list[Group | MovementGroup]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
@@ -153,6 +160,8 @@ def form_groups(
         Times the most promising schedules; without it, the estimate decides.
     copies
         What each movement must copy, by its result; see `placements`.
+    schedules
+        A user's schedules. One of a layer `a + b` joins `a` and `b`, whatever is faster.
 
     Raises
     ------
@@ -190,7 +199,10 @@ def form_groups(
             entries[place : place + 1] = [(one.output, one) for one in kept]
             groups = dict(entries)
         groups[node.output.name] = group
-    return list(groups.values())
+    found = list(groups.values())
+    for name, text in schedules.items():
+        found = _with_layer(found, name, text, graph, leaving, fuser)
+    return found
 
 
 def images_that_fit(
@@ -237,6 +249,59 @@ def _storing(maker: Group) -> Group:
     halves = maker.halves and (maker.halves[0], _storing(maker.halves[1]))
     parts = (*before, replace(last, kept=(*last.kept, last.output.name)))
     return replace(maker, parts=parts, halves=halves)
+
+
+def _ending(parts: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels of a group; the result of the last one is stored in any case."""
+    *before, last = parts
+    kept = tuple(name for name in last.kept if name != last.output.name)
+    return [*before, replace(last, kept=kept)]
+
+
+def _with_layer(
+    groups: list[Group | MovementGroup],
+    name: str,
+    text: str,
+    graph: Graph,
+    leaving: Sequence[str],
+    fuser: "_Fuser",
+) -> list[Group | MovementGroup]:
+    """Make the kernels of a given name one group, and new groups of what that leaves of others.
+
+    The groups stay as they are where that group exists, or where its kernels hand nothing over.
+    """
+    names = name.split(JOIN)
+    places = [
+        place
+        for place, group in enumerate(groups)
+        if isinstance(group, Group) and any(part.name in names for part in group.parts)
+    ]
+    touched = [group for group in map(groups.__getitem__, places) if isinstance(group, Group)]
+    parts = [part for group in touched for part in group.parts]
+    nodes = tuple(node for group in touched for node in group.nodes)
+    if not touched or any(name in (group.name, group.output) for group in touched):
+        return groups
+    first = next(at for at, part in enumerate(parts) if part.name in names)
+    last = first + len(names)
+    found = [part.name for part in parts if part.name in names]
+    if not names == found == [part.name for part in parts[first:last]] or not all(
+        _hands_over(parts[at], parts[at + 1])
+        and nodes[at].output.name not in leaving
+        and _only_reader(graph, nodes[at].output.name, nodes[at + 1])
+        for at in range(first, last - 1)
+    ):
+        return groups
+    chain = _ending(parts[first:last])
+    kernel = fuse(chain) if len(chain) > 1 else chain[0]
+    made = Group(nodes[first:last], tuple(chain), kernel, GivenSchedule(name, text))
+    before, after = (
+        [fuser.group(_ending(parts[rest]), nodes[rest])] if parts[rest] else []
+        for rest in (slice(0, first), slice(last, None))
+    )
+    now = {place: list[Group | MovementGroup]() for place in places}
+    now[places[0]] += before
+    now[places[-1]] += [made, *after]
+    return [one for place, group in enumerate(groups) for one in now.get(place, [group])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +408,7 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
         constants |= kernel.constants
         kept += kernel.kept
     return Kernel(
-        name=" + ".join(kernel.name for kernel in kernels),
+        name=JOIN.join(kernel.name for kernel in kernels),
         stages=tuple(stages),
         tensors=tensors,
         constants=constants,
