@@ -6,7 +6,8 @@ not larger than the least work of any division, so the search ends with a bound.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 
 from ...compiler.accelerator.kernels import build_kernel
 from ...compiler.graph import Node, Rearranging
@@ -148,9 +149,7 @@ class _Places:
         machine = module.configuration.replace(bus_bits=module.report["ports"][number])
         self.layout = lay_out_segment(self.graph, ordered, machine, DEFAULT_OPTIONS)
         programs = KernelPrograms(*self.layout.placements.apart(), module.configuration)
-        self.timer = CandidateTimer(
-            programs, machine, ExactMeasure(module.memory.with_stalls(0.0))
-        )
+        self.timer = CandidateTimer(programs, machine, ExactMeasure(module.memory.with_stalls(0.0)))
 
     def changes(self, at: int, count: int) -> Iterator[ChainChange]:
         """Divisions of some layers into as many or fewer, or of one layer into two."""
@@ -158,7 +157,7 @@ class _Places:
         if any(self._kernel(self.nodes[place]) is None for place in layers):
             return
         nodes = tuple(node for place in layers for node in self.nodes[place])
-        if not all(self._hands_on(one, two) for one, two in zip(nodes, nodes[1:], strict=False)):
+        if not all(self._hands_on(one, two) for one, two in pairwise(nodes)):
             return
         cuts = {len(self.nodes[at])} if count > 1 else set[int]()
         old = [self._given(place) for place in layers]
@@ -191,7 +190,7 @@ class _Places:
         name = one.output.name
         return (
             name not in self.layout.outputs
-            and self.graph.users(name) == [two]
+            and list(self.graph.users(name)) == [two]
             and two.inputs.count(name) == 1
         )
 
