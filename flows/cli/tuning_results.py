@@ -124,6 +124,11 @@ def layer_sentences(found: "SearchedNetwork") -> list[str]:
         f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
         f"{found.bound:,}; {counted(len(found.schedules), 'layer')} changed"
     )
+    if found.least:
+        lines.append(
+            f"lower bound of all divisions into layers: {found.least:,}; no division can save more "
+            f"than {1 - found.least / found.cycles:.1%}"
+        )
     return lines
 
 

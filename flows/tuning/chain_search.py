@@ -1,8 +1,8 @@
 """Other divisions of a network into layers: what the compiler fused is cut, and neighbours joined.
 
-The compiler joins layers greedily, by the time of a few of them. Here each change is first timed
-among its neighbours, equal places together, and the likely ones in the whole network. A program is
-not larger than the least work of any division, so the search ends with a bound.
+The compiler joins layers greedily, by the time of a few of them. Here each change is timed among
+its neighbours, and the likely ones in the whole network, equal places together. The least work of
+any division is a lower bound for all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +14,10 @@ from ...compiler.graph import Node, Rearranging
 from ...compiler.main_memory.segment_layout import lay_out_segment
 from ...compiler.module import Layer, Module
 from ...compiler.options import DEFAULT_OPTIONS
+from ...compiler.pipeline import CompileRequest
+from ...compiler.pipeline.network_bound import network_demands
+from ...compiler.pipeline.place import place
+from ...compiler.placement import DEFAULT_PLACEMENT
 from ...compiler.scheduling.candidate_timer import NEVER, CandidateTimer
 from ...compiler.scheduling.fusion import JOIN, fuse
 from ...compiler.scheduling.given_schedules import GivenSchedule, Part
@@ -30,6 +34,22 @@ MAX_LAYERS = 2
 """Layers that a change divides anew."""
 
 Nodes = tuple[Node, ...]
+
+
+def least_cycles(module: Module) -> int | None:
+    """Return a lower bound for the cycles of a network divided into layers in any way.
+
+    None if some layers that the accelerator supports do not fit it, so that the bound has them too.
+    """
+    request = CompileRequest(graph=module.graph, configuration=module.configuration)
+    placed = place(request)
+    wanted = [len(part) for part in placed.parts if placed.is_segment(part)]
+    owned = layer_nodes(module)
+    own = [sum(len(owned[one.output]) for one in each.layers) for each in module.segments]
+    if wanted != own:
+        return None
+    demands = network_demands(module.graph, module.configuration, placement=DEFAULT_PLACEMENT)
+    return sum(demand.cycles for demand in demands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...errors import UsageError
 from ...wording import counted
-from .chain_search import TriedChange, search_chains
+from .chain_search import TriedChange, least_cycles, search_chains
 from .layer_bench import LayerBench
 from .layer_trials import LayerTrials
 from .run_log import LoggedTrial
@@ -102,6 +102,8 @@ class SearchedNetwork:
     before, cycles, bound
         Exact cycles of the network with the compiler's schedules and with the best ones, and the
         lower bound of its layers with any schedules.
+    least
+        Lower bound for all divisions into layers; None if it is unknown.
     schedules
         Steps by layer that make the network faster.
     chains
@@ -114,6 +116,7 @@ class SearchedNetwork:
     layers: tuple[SearchedLayer, ...]
     schedules: Mapping[str, str]
     chains: tuple[TriedChange, ...] = ()
+    least: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -121,6 +124,7 @@ class SearchedNetwork:
             "cycles_before": self.before,
             "cycles": self.cycles,
             "bound": self.bound,
+            "bound_of_all_divisions": self.least,
             "chains": [asdict(one) for one in self.chains],
             "layers": [one.to_json() for one in self.layers],
             "schedules": dict(self.schedules),
@@ -242,6 +246,7 @@ def search_network(
         return clock() < started + CHAINS_SHARE * (end - started)
 
     share = math.ceil(CHAINS_SHARE * left)
+    lowest = least_cycles(module)
     module, kept, chains = search_chains(module, before, compile_with, cycles_of, share, may_divide)
     left -= len(chains)
     least = min([before, *(change.cycles for change in chains)])
@@ -263,7 +268,7 @@ def search_network(
     order = [row["name"] for row in module.report["layers"]]
     layers = tuple(results[name] for name in dict.fromkeys(order))
     bound = module.report["bound"]
-    return SearchedNetwork(before, least, bound, layers, kept, chains)
+    return SearchedNetwork(before, least, bound, layers, kept, chains, lowest)
 
 
 def _shares(module: Module) -> Iterator[tuple[str, float]]:
