@@ -161,7 +161,8 @@ def form_groups(
     copies
         What each movement must copy, by its result; see `placements`.
     schedules
-        A user's schedules. One of a layer `a + b` joins `a` and `b`, whatever is faster.
+        A user's schedules by layer. One of `a + b` joins `a` and `b`, and one of a part cuts the
+        layer that it belongs to, even where that is slower.
 
     Raises
     ------
