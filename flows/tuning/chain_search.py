@@ -6,7 +6,7 @@ any division is a lower bound for all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ...compiler.accelerator.kernels import build_kernel
@@ -185,6 +185,8 @@ class _Places:
         first = around[:1] if at and self._is_layer(at - 1) else []
         second = around[len(first) :]
         past = self._time([*first, *old, *second])
+        if past == NEVER:  # a schedule that needs its whole network
+            return
         for cut in range(len(nodes)):
             if cut in cuts or (count == 1 and not cut):
                 continue
@@ -221,6 +223,10 @@ class _Places:
         machine, images = self.timer.configuration, self.layout.images
         gather = DEFAULT_OPTIONS.gather
         kernels = [build_kernel(one, self.graph, machine, images, gather=gather) for one in nodes]
+        for at, node in enumerate(nodes[:-1]):
+            name = node.output.name
+            if name in self.layout.outputs or set(self.graph.users(name)) - set(nodes):
+                kernels[at] = replace(kernels[at], kept=(kernels[at].output.name,))
         return fuse(kernels) if len(kernels) > 1 else kernels[0]
 
     def _given(self, place: int) -> Part:
