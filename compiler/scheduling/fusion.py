@@ -286,7 +286,7 @@ def _with_layer(
     last = first + len(names)
     found = [part.name for part in parts if part.name in names]
     if not names == found == [part.name for part in parts[first:last]] or not all(
-        _hands_over(parts[at], parts[at + 1])
+        hands_over(parts[at], parts[at + 1])
         and nodes[at].output.name not in leaving
         and _only_reader(graph, nodes[at].output.name, nodes[at + 1])
         for at in range(first, last - 1)
@@ -347,7 +347,7 @@ class _Fuser:
 
     def join(self, first: Group, second: Group) -> Group | None:
         """Fuse two groups, if the result fits and is no slower."""
-        if not _hands_over(first.kernel, second.kernel):
+        if not hands_over(first.kernel, second.kernel):
             return None
         alone = [self.cycles(first), self.cycles(second)]
         kernels, nodes = (*first.parts, *second.parts), (*first.nodes, *second.nodes)
@@ -374,7 +374,7 @@ class _Fuser:
         return cycles_of([(group.kernel, group.candidate) for group in groups], self.timer)
 
 
-def _hands_over(first: Kernel, second: Kernel) -> bool:
+def hands_over(first: Kernel, second: Kernel) -> bool:
     """Whether a kernel reads another's result directly, once: not gathered, not in blocks."""
     given = first.output
     value = given.value or given.name

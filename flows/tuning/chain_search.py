@@ -19,7 +19,7 @@ from ...compiler.pipeline.network_bound import network_demands
 from ...compiler.pipeline.place import place
 from ...compiler.placement import DEFAULT_PLACEMENT
 from ...compiler.scheduling.candidate_timer import NEVER, CandidateTimer
-from ...compiler.scheduling.fusion import JOIN, fuse
+from ...compiler.scheduling.fusion import JOIN, fuse, hands_over
 from ...compiler.scheduling.given_schedules import GivenSchedule, Part
 from ...compiler.scheduling.kernel_programs import KernelPrograms
 from ...compiler.tensor import Kernel
@@ -208,10 +208,14 @@ class _Places:
         return 0 <= place < len(self.nodes) and self._kernel(self.nodes[place]) is not None
 
     def _hands_on(self, one: Node, two: Node) -> bool:
-        """Whether only the second node reads the first one's result, once."""
+        """Whether only the second node reads the first one's result, once and as it is."""
         name = one.output.name
+        made, reader = self._kernel((one,)), self._kernel((two,))
         return (
-            name not in self.layout.outputs
+            made is not None
+            and reader is not None
+            and hands_over(made, reader)
+            and name not in self.layout.outputs
             and list(self.graph.users(name)) == [two]
             and two.inputs.count(name) == 1
         )
