@@ -52,7 +52,7 @@ def group(
     if measure is not None:
         programs = store.programs(*layout.placements.apart(), searched)
         timer = CandidateTimer(programs, searched, measure)
-    groups = form_groups(layout, timer, progress=progress)
+    groups = form_groups(layout, timer, schedules=request.schedules, progress=progress)
     pieces = (piece for each in groups for piece in each.work)
     work = ((kernel, choice) for kernel, choice in pieces if isinstance(choice, Candidate))
     refuse_huge_programs(work, request.configuration, options.most_instructions)

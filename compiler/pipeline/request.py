@@ -6,7 +6,6 @@ Each stage is a frozen value that the next one starts from, so that any of them 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction
@@ -34,9 +33,6 @@ from ..te.schedule import Schedule
 
 Progress = Callable[[str], None]
 """Called with a line of text before each step."""
-
-NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
-"""No schedules from the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

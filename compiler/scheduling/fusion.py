@@ -21,12 +21,12 @@ from ..accelerator.search import Candidate, choose_candidate
 from ..graph import Graph, Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
-from ..graph.short_names import short_name
+from ..graph.short_names import JOINT, short_name
 from ..main_memory.segment_layout import SegmentLayout
 from ..options import Options
 from ..tensor import Kernel
 from .candidate_timer import CandidateTimer, cycles_of
-from .given_schedules import GivenSchedule, Part
+from .given_schedules import NO_SCHEDULES, GivenSchedule, Part
 
 ROWS_SLACK = 1.15
 """Statistics over rows are fused if that takes at most this many times as long alone."""
@@ -130,6 +130,7 @@ def form_groups(
     layout: SegmentLayout,
     timer: CandidateTimer | None = None,
     nodes: Sequence[Node] = (),
+    schedules: Mapping[str, str] = NO_SCHEDULES,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Group | MovementGroup]:
     """Kernels that compute a segment, in an order in which they can run.
@@ -142,6 +143,9 @@ def form_groups(
         Times the most promising schedules; without it, the estimate decides.
     nodes
         Those to compute; by default all of the segment.
+    schedules
+        A user's schedules by layer. One of `a + b` joins `a` and `b`, and one of a part cuts the
+        layer that it belongs to, even where that is slower.
     progress
         Called with a line of text before each node.
 
@@ -183,7 +187,10 @@ def form_groups(
             entries[place : place + 1] = [(one.output, one) for one in kept]
             groups = dict(entries)
         groups[node.output.name] = group
-    return list(groups.values())
+    found = list(groups.values())
+    for name, text in schedules.items():
+        found = _with_layer(found, name, text, layout, fuser)
+    return found
 
 
 def _kind_of(node: Node) -> Accelerated:
@@ -212,6 +219,58 @@ def _storing(maker: Group) -> Group:
     halves = maker.halves and (maker.halves[0], _storing(maker.halves[1]))
     parts = (*before, replace(last, kept=(*last.kept, last.output.name)))
     return replace(maker, parts=parts, halves=halves)
+
+
+def _ending(parts: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels of a group; the result of the last one is stored in any case."""
+    *before, last = parts
+    kept = tuple(name for name in last.kept if name != last.output.name)
+    return [*before, replace(last, kept=kept)]
+
+
+def _with_layer(
+    groups: list[Group | MovementGroup],
+    name: str,
+    text: str,
+    layout: SegmentLayout,
+    fuser: "_Fuser",
+) -> list[Group | MovementGroup]:
+    """Make the kernels of a given name one group, and new groups of what that leaves of others.
+
+    The groups stay as they are where that group exists, or where its kernels hand nothing over.
+    """
+    names = name.split(JOINT)
+    places = [
+        place
+        for place, group in enumerate(groups)
+        if isinstance(group, Group) and any(part.name in names for part in group.parts)
+    ]
+    touched = [group for group in map(groups.__getitem__, places) if isinstance(group, Group)]
+    parts = [part for group in touched for part in group.parts]
+    nodes = tuple(node for group in touched for node in group.nodes)
+    if not touched or any(name in (group.name, group.output) for group in touched):
+        return groups
+    first = next(at for at, part in enumerate(parts) if part.name in names)
+    last = first + len(names)
+    found = [part.name for part in parts if part.name in names]
+    if not names == found == [part.name for part in parts[first:last]] or not all(
+        hands_over(parts[at], parts[at + 1])
+        and nodes[at].output.name not in layout.outputs
+        and _only_reader(layout.graph, nodes[at].output.name, nodes[at + 1])
+        for at in range(first, last - 1)
+    ):
+        return groups
+    chain = _ending(parts[first:last])
+    kernel = fuse(chain) if len(chain) > 1 else chain[0]
+    made = Group(nodes[first:last], tuple(chain), kernel, GivenSchedule(name, text))
+    before, after = (
+        [fuser.group(_ending(parts[rest]), nodes[rest])] if parts[rest] else []
+        for rest in (slice(0, first), slice(last, None))
+    )
+    now = {place: list[Group | MovementGroup]() for place in places}
+    now[places[0]] += before
+    now[places[-1]] += [made, *after]
+    return [one for place, group in enumerate(groups) for one in now.get(place, [group])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +315,7 @@ class _Fuser:
 
     def join(self, first: Group, second: Group) -> Group | None:
         """Fuse two groups, if the result fits and is no slower."""
-        if not _hands_over(first.kernel, second.kernel):
+        if not hands_over(first.kernel, second.kernel):
             return None
         alone = [self.cycles(first), self.cycles(second)]
         kernels, nodes = (*first.parts, *second.parts), (*first.nodes, *second.nodes)
@@ -283,7 +342,7 @@ class _Fuser:
         return cycles_of([(group.kernel, group.candidate) for group in groups], self.timer)
 
 
-def _hands_over(first: Kernel, second: Kernel) -> bool:
+def hands_over(first: Kernel, second: Kernel) -> bool:
     """Whether a kernel reads another's result directly, once: not gathered, not in blocks."""
     given = first.output
     value = given.value or given.name
@@ -318,7 +377,7 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
         constants |= kernel.constants
         kept += kernel.kept
     return Kernel(
-        name=" + ".join(kernel.name for kernel in kernels),
+        name=JOINT.join(kernel.name for kernel in kernels),
         stages=tuple(stages),
         tensors=tensors,
         constants=constants,

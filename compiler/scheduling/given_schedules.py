@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ...errors import CompileError
@@ -21,6 +22,9 @@ from ..graph.short_names import JOINT, denotes, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
+
+NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
+"""No schedules from the user."""
 
 _LAYER = re.compile(r"#\s*layer (.*)")
 _NUMBER = re.compile(r"#\d+$")

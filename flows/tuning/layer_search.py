@@ -4,12 +4,13 @@ A layer alone takes its candidates in the order of their estimates, and ends wit
 all legal candidates were timed, or the best one is so near the lower bound that none can gain more.
 What is faster alone need not be faster in the network, where layers overlap. So the last word is
 the exact time of the whole network. With devices, their cycles take the place of the exact ones.
+Before that, other divisions of the network into layers are tried, see `chain_search`.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...compiler.accelerator.search import Candidate
@@ -17,12 +18,16 @@ from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...errors import UsageError
 from ...wording import counted
+from .chain_search import TriedChange, least_cycles, search_chains
 from .layer_bench import LayerBench
 from .layer_trials import LayerTrials
 from .run_log import LoggedTrial
 
 NEAR = 1.005
 """A layer is done if its cycles are within this factor of the lower bound."""
+
+CHAINS_SHARE = 0.5
+"""Share of the budget for other divisions into layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,12 @@ class SearchedNetwork:
     before, cycles, bound
         Exact cycles of the network with the compiler's schedules and with the best ones, and the
         lower bound of its layers with any schedules.
+    least
+        Lower bound for all divisions into layers; None if it is unknown.
     schedules
         Steps by layer that make the network faster.
+    chains
+        The other divisions into layers that were tried.
     """
 
     before: int
@@ -106,6 +115,8 @@ class SearchedNetwork:
     bound: int
     layers: tuple[SearchedLayer, ...]
     schedules: Mapping[str, str]
+    chains: tuple[TriedChange, ...] = ()
+    least: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -113,6 +124,8 @@ class SearchedNetwork:
             "cycles_before": self.before,
             "cycles": self.cycles,
             "bound": self.bound,
+            "bound_of_all_divisions": self.least,
+            "chains": [asdict(one) for one in self.chains],
             "layers": [one.to_json() for one in self.layers],
             "schedules": dict(self.schedules),
         }
@@ -199,7 +212,7 @@ def search_network(
     watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchedNetwork:
-    """Search all layers, those that are farthest from their bound first.
+    """Search divisions into layers, then all layers, those farthest from their bound first.
 
     Each layer gets a share of the remaining budget in proportion to its distance from the bound.
     Faster schedules are tried in the network at once, so that a run that ends early uses them too.
@@ -226,8 +239,17 @@ def search_network(
     def cycles_of(compiled: Module) -> int:
         return devices.network_cycles(compiled) if devices else compiled.report["cycles"]
 
-    kept: dict[str, str] = {}
-    before = least = cycles_of(module)
+    before = cycles_of(module)
+    started = clock()
+
+    def may_divide() -> bool:
+        return clock() < started + CHAINS_SHARE * (end - started)
+
+    share = math.ceil(CHAINS_SHARE * left)
+    lowest = least_cycles(module)
+    module, kept, chains = search_chains(module, before, compile_with, cycles_of, share, may_divide)
+    left -= len(chains)
+    least = min([before, *(change.cycles for change in chains)])
     for name, share in _shares(module):
         now = clock()
         until = now + share * (end - now)
@@ -245,7 +267,8 @@ def search_network(
         watch(result)
     order = [row["name"] for row in module.report["layers"]]
     layers = tuple(results[name] for name in dict.fromkeys(order))
-    return SearchedNetwork(before, least, module.report["bound"], layers, kept)
+    bound = module.report["bound"]
+    return SearchedNetwork(before, least, bound, layers, kept, chains, lowest)
 
 
 def _shares(module: Module) -> Iterator[tuple[str, float]]:

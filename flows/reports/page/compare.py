@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .... import __version__
+from ....compiler.graph.short_names import JOINT
 from ....errors import UsageError
 from ....file_access import parse_json, read_part, reason
 from ..layer_groups import group_layers
@@ -25,7 +26,6 @@ SUFFIXES = (*PAGES, ".json")
 SCRIPTS = "common", "causes", "compare"
 
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
-_JOINT = " + "
 
 
 def read_report(path: Path, source: str) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def side_of(data: Mapping[str, Any]) -> dict[str, Any]:
         "layers": [
             {
                 "name": layer["name"],
-                "nodes": layer.get("full_name", layer["name"]).split(_JOINT),
+                "nodes": layer.get("full_name", layer["name"]).split(JOINT),
                 "cycles": layer["added_cycles"],
                 "causes": layer["causes"],
                 "sentence": layer["sentence"],
@@ -147,7 +147,7 @@ def _row(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     for layer in layers:
         causes.update(layer["causes"])
     return {
-        "name": _JOINT.join(layer["name"] for layer in layers),
+        "name": JOINT.join(layer["name"] for layer in layers),
         "cycles": sum(layer["cycles"] for layer in layers),
         "causes": dict(causes),
         "bound": max(causes, key=causes.__getitem__) if causes.total() else None,

@@ -1,17 +1,21 @@
 """The certified search of accelerator schedules, on exact cycles: equal runs give equal answers."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilewright import PRESETS, compile_graph, import_model
+from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning.kernel_records import add_layers
 from tilewright.flows.tuning.layer_search import SearchedNetwork, search_layer, search_network
 from tilewright.isa.settings import DEFAULT_MEMORY
+from tilewright.runtime import Session, open_device
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 MACHINE = PRESETS["8x8"]
@@ -45,6 +49,42 @@ def test_the_network_decides_and_equal_runs_are_equal(module):
     assert sum(layer.timed for layer in found.layers) <= 40
 
 
+def test_other_divisions_into_layers_are_faster_and_compute_the_same(module):
+    graph = import_model(DIGITS)
+
+    def compile_with(schedules):
+        return compile_graph(graph, MACHINE, schedules=schedules)
+
+    found = search_network(module, compile_with, trials=10)
+    after = compile_with(found.schedules)
+    names = [layer.name for layer in after.segments[0].layers]
+    assert names == ["conv1 + conv2", "conv3", "residual + pool + dense"]
+    assert found.cycles == after.report["cycles"] < 0.98 * module.report["cycles"]
+    assert found.bound <= found.cycles
+    assert found.least is not None
+    assert found.least <= min(found.bound, module.report["bound"])
+    assert len(found.chains) <= 5
+    scans = np.random.default_rng(3).uniform(0, 16, graph.inputs[0].type.shape)
+    outputs = []
+    for one in (module, after):
+        with open_device("sim", MACHINE) as device:
+            session = Session(one, device)
+            outputs.append(session.run({graph.inputs[0].name: scans.astype(np.float32)}).outputs)
+    for name, values in outputs[0].items():
+        np.testing.assert_array_equal(outputs[1][name], values)
+
+
+def test_schedules_of_parts_cut_a_layer(module):
+    graph = import_model(DIGITS)
+    single = compile_graph(graph, MACHINE, options=replace(DEFAULT_OPTIONS, fuse=False))
+    texts = {layer.name: layer.schedule for layer in single.segments[0].layers}
+    assert [layer.name for layer in module.segments[0].layers][3:] == ["residual + pool", "dense"]
+    for named in (["residual"], ["pool"], ["residual", "pool"]):
+        given = {name: texts[name] for name in named}
+        cut = compile_graph(graph, MACHINE, schedules=given)
+        assert [one.name for one in cut.segments[0].layers][3:] == ["residual", "pool", "dense"]
+
+
 def test_every_layer_gets_a_share_of_the_budget(module):
     found = search_network(module, lambda schedules: module, trials=25)
     timed = [layer.timed for layer in found.layers]
@@ -64,7 +104,8 @@ def test_a_run_that_runs_out_of_time_has_tried_what_it_found_in_the_network(modu
     better = [layer.name for layer in found.layers if layer.steps]
     assert better
     assert any(not layer.certificate for layer in found.layers)
-    assert {name for schedules in compiled for name in schedules} <= set(better)
+    divided = {name for change in found.chains for name in change.layers}
+    assert {name for schedules in compiled for name in schedules} <= {*better, *divided}
     assert compiled
 
 
