@@ -1,7 +1,7 @@
 """Generated Verilog, and the source files that determine it: the hardware and its imports.
 
 Hashing all of `isa/` would be simpler, but then a change to the checker would discard the cached
-Verilog of every configuration.
+Verilog of every configuration. Modules outside `hardware/` and `isa/` read files and word errors.
 """
 
 import re
@@ -17,12 +17,14 @@ from .toolchain import progress, yosys_errors
 
 ROOT = Path(__file__).parents[1]
 
+_FOLDERS = ROOT / "hardware", ROOT / "isa"
+
 _IMPORT = re.compile(r"^ *from (?P<dots>\.+)(?P<module>[\w.]*) import", re.MULTILINE)
 
 
 @cache
 def hardware_sources() -> tuple[Path, ...]:
-    """All files of `hardware/`, and all files of the package that they import, directly or not."""
+    """All files of `hardware/`, and all files of `isa/` that they import, directly or not."""
     waiting = sorted((ROOT / "hardware").rglob("*.py"))
     found: set[Path] = set()
     while waiting:
@@ -39,7 +41,11 @@ def _imported(path: Path) -> list[Path]:
         folder = path.parents[len(match["dots"]) - 1]
         target = folder.joinpath(*match["module"].split(".")) if match["module"] else folder
         candidates = (target.with_suffix(".py"), target / "__init__.py")
-        files += [file for file in candidates if file.is_file()]
+        files += [
+            file
+            for file in candidates
+            if any(map(file.is_relative_to, _FOLDERS)) and file.is_file()
+        ]
     return files
 
 

@@ -85,6 +85,7 @@ def _array(configuration: Configuration, blocks: int) -> Features:
         "pair levels": pairs * _log2(inputs),
         "taps": channels * taps,
         "parts": channels * taps * (configuration.depthwise_parts > 1),
+        "earlier lines": channels * (configuration.window_lines - 1),
         "rows": inputs,
     }
 
@@ -97,6 +98,7 @@ def _gemm(configuration: Configuration, blocks: int) -> Features:
         **_registered(Gemm, configuration),
         **_pad(configuration, Memory.WGT, 1, 1),
         **_pad(configuration, Memory.ACC, 3, 2),
+        "loops of lines": rows * (configuration.window_lines > 1),
     }
 
 
@@ -150,6 +152,7 @@ def _load(configuration: Configuration, blocks: int) -> Features:
         "burst bits": burst_bits(Load, configuration),
         "open bursts": _log2(configuration.outstanding_bursts),
         "unpacked bits": 8 * unpacked if configuration.packed_weights != "none" else 0,
+        "transposed bits": local_bits(configuration) * (configuration.transposed_weights != "none"),
     }
 
 
@@ -312,5 +315,5 @@ def _ram_cells(configuration: Configuration) -> Counter[str]:
     """Return the cells of RAM by unit."""
     found = Counter[str]()
     for ram in logic_rams(configuration):
-        found[unit_of([ram.unit])] += ram.cells
+        found[unit_of(ram.unit.split("."))] += ram.cells
     return found

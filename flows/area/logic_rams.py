@@ -17,7 +17,7 @@ from ...isa.instructions import FAMILIES, Instruction, Load, Store
 from ...isa.instructions.common import local_bits
 from ...isa.instructions.load import DESTINATIONS
 from ...isa.instructions.store import SOURCES
-from ...isa.pipeline import FETCH_BURSTS, QUEUED_BEATS
+from ...isa.pipeline import FETCH_BURSTS, LINE_STEPS, QUEUED_BEATS
 from ...isa.registers import TRANSFER_COUNTERS, unit_counters
 
 LENGTH_BITS = 8
@@ -46,7 +46,7 @@ class LogicRam:
     Parameters
     ----------
     unit
-        The instance in the core that contains the memory.
+        The instance that contains the memory, by its path in the core.
     bits
         Bits of a word.
     depth
@@ -117,6 +117,9 @@ def unit_rams(configuration: Configuration) -> Iterator[LogicRam]:
     yield _queue("store", configuration.bus_bytes + 1, QUEUED_BEATS)
     yield _ram("arbiter", 1, outstanding + FETCH_BURSTS - 1)
     yield _ram("control", TOTAL_BITS, counted_totals(configuration))
+    channels = min(configuration.lanes_in, configuration.lanes_out)
+    for _ in range(1, configuration.window_lines):
+        yield _ram("gemm.array", 8 * channels, LINE_STEPS)
 
 
 def queue_columns(family: type[Instruction], configuration: Configuration, bits: int) -> int:
@@ -188,7 +191,9 @@ def burst_bits(family: type[Load] | type[Store], configuration: Configuration) -
     beats = max(LENGTH_BITS, local_bits(configuration) - end) if loads else LENGTH_BITS
     row = max(_log2(configuration.rows(memory)) for memory in memories)
     code, flags, value = (2, 3, 8) if loads else (1, 1, 0)
-    flags += loads and configuration.transposed_weights != "none"
+    if loads:
+        flags += 2 * (configuration.packed_weights != "none")
+        flags += configuration.transposed_weights != "none"
     return code + row + longest + beat + end + beats + flags + value
 
 

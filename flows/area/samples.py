@@ -24,21 +24,37 @@ PRESET_CHIPS = {
 }
 """Presets that are measured, each with its chip."""
 
-_OPTIONS: dict[str, dict[str, int | str]] = {
-    "packed": {"packed_weights": "int4"},
-    "rows": {"row_statistics": "all", "lut_tables": 2},
-}
+_OPTIONS: tuple[tuple[str, dict[str, int | str], dict[str, str]], ...] = (
+    ("packed", {"packed_weights": "int4"}, {"tiny": "ecp5-25", "4x4": "ecp5-25", "8x8": "ecp5-25"}),
+    (
+        "rows",
+        {"row_statistics": "all", "lut_tables": 2},
+        {"tiny": "ecp5-25", "4x4": "ecp5-25", "8x8": "ecp5-25"},
+    ),
+    (
+        "transposed",
+        {"transposed_weights": "int8"},
+        {"tiny": "ecp5-25", "4x4": "ecp5-25", "8x8": "ecp5-45", "16x16": "ecp5-85"},
+    ),
+    (
+        "lines",
+        {"depthwise_lines": "two", "depthwise_taps": 2},
+        {"8x8": "ecp5-45", "8x16": "ecp5-85"},
+    ),
+    ("lines", {"depthwise_lines": "two"}, {"16x8": "ecp5-85", "16x16": "ecp5-85"}),
+)
+"""Options, each with presets that have it and their chips."""
 
 EXTREMES = (
-    PRESETS["tiny"].replace(name="deep-queues", queue_depth=64),
-    PRESETS["tiny"].replace(name="deep-banks", act_depth=32768),
+    (PRESETS["tiny"].replace(name="deep-queues", queue_depth=64), "ecp5-25"),
+    (PRESETS["tiny"].replace(name="deep-banks", act_depth=32768), "ecp5-25"),
     *(
-        PRESETS[name].replace(name=f"{option}-{name}", **changes)
-        for option, changes in _OPTIONS.items()
-        for name in ("tiny", "4x4", "8x8")
+        (PRESETS[name].replace(name=f"{option}-{name}", **changes), chip)
+        for option, changes, chips in _OPTIONS
+        for name, chip in chips.items()
     ),
 )
-"""Queues that are block RAMs, banks deeper than a block, and options; on an ecp5-25."""
+"""Queues that are block RAMs, banks deeper than a block, and options, each with its chip."""
 
 LANES = ("2x2", "2x4", "4x2", *["4x4"] * 6, *["4x8", "8x4"] * 2, *["8x8"] * 5, "8x16", "16x8")
 
@@ -76,8 +92,7 @@ def samples() -> Iterator[tuple[Configuration, str]]:
     """Yield configurations with the names of their chips, the same ones in each call."""
     for name, chip in PRESET_CHIPS.items():
         yield PRESETS[name], chip
-    for configuration in EXTREMES:
-        yield configuration, "ecp5-25"
+    yield from EXTREMES
     for number in count():
         yield _drawn(number)
 

@@ -40,6 +40,8 @@ def test_docstrings_comments_and_imports_are_no_code(folder, capsys):
 def test_a_closed_pipe_ends_it_without_a_traceback(folder):
     command = [sys.executable, "-m", "tilewright.flows.bench.code_lines", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == PIPE_CLOSED
