@@ -195,7 +195,7 @@ def test_without_a_timing_model_the_report_has_estimates():
     assert isinstance(layers, list)
     assert (report["cycles"], report["gap"]) == (None, None)
     assert (layers[0]["cycles"], layers[0]["exact"]) == (estimated, False)
-    assert f"about {estimated:,} cycles, lower bound " in lines[0]
+    assert f"about {estimated:,} cycles, lower bound " in lines[-1]
 
 
 def test_a_gap_is_said_in_a_line():
@@ -209,7 +209,7 @@ def test_a_gap_is_said_in_a_line():
 def test_the_garbage_collector_rests_while_compiling_and_goes_on_afterwards():
     seen = []
     compile_module(GRAPH, MACHINE, lambda line: seen.append(gc.isenabled()))
-    assert seen == [False]
+    assert set(seen) == {False}
     assert gc.isenabled()
     with pytest.raises(ZeroDivisionError):
         compile_module(GRAPH, MACHINE, lambda line: seen.append(1 // 0))
