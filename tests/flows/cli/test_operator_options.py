@@ -109,13 +109,13 @@ def test_a_network_of_laws_alone_is_cached_by_its_file(tmp_path, monkeypatch):
     command = ["run", str(model), "--operators", str(laws), "--device", "host"]
     assert main(command) == 0
     with monkeypatch.context() as patch:
-        patch.setattr(arguments, "compile_anew", None)  # it is not called
+        patch.setattr(arguments, "compile_placed", None)  # it is not called
         assert main(command) == 0
     laws.write_text(laws.read_text().replace("x * 2", "x * 3"))
     asked = []
-    anew = arguments.compile_anew
+    anew = arguments.compile_placed
     monkeypatch.setattr(
-        arguments, "compile_anew", lambda *a, **more: asked.append(a) or anew(*a, **more)
+        arguments, "compile_placed", lambda *a, **more: asked.append(a) or anew(*a, **more)
     )
     assert main(command) == 0
     assert len(asked) == 1
