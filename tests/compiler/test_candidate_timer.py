@@ -188,14 +188,12 @@ def test_the_report_has_exact_cycles_and_bounds():
 
 
 def test_without_a_timing_model_the_report_has_estimates():
-    lines: list[str] = []
-    report = compile_module(GRAPH, MACHINE, lines.append).report
+    report = compile_module(GRAPH, MACHINE).report
     estimated = likely_candidates(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
     layers = report["layers"]
     assert isinstance(layers, list)
     assert (report["cycles"], report["gap"]) == (None, None)
     assert (layers[0]["cycles"], layers[0]["exact"]) == (estimated, False)
-    assert f"about {estimated:,} cycles, lower bound " in lines[-1]
 
 
 def test_a_gap_is_said_in_a_line():
@@ -204,6 +202,7 @@ def test_a_gap_is_said_in_a_line():
     assert str(gap) == (
         f"conv: {2 * demand.cycles:,} cycles, lower bound {demand.cycles:,} (gemm), gap 100.0%"
     )
+    assert str(replace(gap, exact=False)).startswith(f"conv: about {2 * demand.cycles:,} cycles, ")
 
 
 def test_the_garbage_collector_rests_while_compiling_and_goes_on_afterwards():
