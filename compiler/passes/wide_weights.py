@@ -13,7 +13,7 @@ import numpy as np
 from ...isa.numbers import int8_terms
 from ..graph import Graph, Node, Quantisation
 from ..graph import operators as ops
-from ..rewriting import Site, constant, rewrite, rule_of, value
+from ..rewriting import Site, computed, constant, rewrite, rule_of, value
 from .patterns import TO_FIRST, TO_LAST
 
 CHANNELS = 3
@@ -29,7 +29,7 @@ def narrow_weights(graph: Graph, wanted: Callable[[Node], bool]) -> tuple[Graph,
     names: dict[str, str] = {}
 
     @rule_of(
-        *(ops.QConv, value("x")),
+        *(ops.QConv, computed("x")),
         constant("w", where=lambda kind: kind.dtype == "int16"),
         *(value("bias"), value("scale")),
         capture="layer",

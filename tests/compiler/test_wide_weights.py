@@ -278,6 +278,21 @@ def test_a_layer_that_the_user_places_on_the_host_says_so():
     assert "forced" in {row["reason"] for row in rows}
 
 
+def test_a_layer_of_constants_alone_is_told_of_as_that():
+    builder = Builder("net", [Value("x", TensorType("int8", (1, 1, 1, 4)))])
+    weights = np.full((1, 1, 4, 8), 200, np.int16)
+    image = np.arange(4, dtype=np.int8).reshape(1, 1, 1, 4)
+    constants = image, weights, np.zeros(8, np.int32), np.full(8, 1 / 400, np.float32)
+    layer = QConv("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1, 0, 0)
+    graph = builder.graph([Output("y", builder.emit(layer, [*map(builder.constant, constants)]))])
+    module = compile_module(graph, DEFAULT)
+    (row,) = module.report["host_products"]
+    assert row["reasons"] == {"no operand that changes": 1}
+    with open_device("host", DEFAULT) as device:
+        (ours,) = Session(module, device).run({"x": image}).outputs.values()
+    np.testing.assert_array_equal(ours, np.full((1, 1, 1, 8), 3, np.int8))
+
+
 def product(constants: dict[str, np.ndarray]) -> Kernel:
     """int32[m, o] sums of int8[m, k] times int16[k, o]."""
     m, o = te.axes(m=5, o=64)
