@@ -29,20 +29,21 @@ def verdict(outcome: SweepOutcome) -> list[str]:
         best = outcome.front[0]
         within = " of those that meet every condition" if outcome.where else ""
         figure = outcome.objectives[0]
+        left, failed = outcome.counts[OPEN], outcome.counts[FAILED]
         return [
             f"verdict: {name_of(best)} has the smallest {figure.replace('_', ' ')}{within}: "
             f"{_times(best, outcome)}"
+            + (f"; {counted(left, 'point')} left to decide" if left else "")
+            + (f"; {counted(failed, 'point')} failed" if failed else "")
         ]
     return list(_no_machine(outcome))
 
 
 def _no_machine(outcome: SweepOutcome) -> Iterator[str]:
-    left = sum(result.state == OPEN for result in outcome.results)
-    if left:
+    if left := outcome.counts[OPEN]:
         yield f"verdict: none yet, {counted(left, 'point')} left to decide"
         return
-    count = len(outcome.results)
-    failed = sum(result.state == FAILED for result in outcome.results)
+    count, failed = len(outcome.results), outcome.counts[FAILED]
     also = f", {failed:,} failed" if failed else ""
     compiled = "" if any(result.cycles for result in outcome.results) else "; nothing was compiled"
     yield f"verdict: no machine meets every condition, of {count:,} tried{also}{compiled}"

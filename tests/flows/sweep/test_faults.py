@@ -19,6 +19,7 @@ from tilewright.flows.sweep.executors import Done, InProcess, Job, OnDask
 from tilewright.flows.sweep.local_workers import LocalWorkers
 from tilewright.flows.sweep.path_limits import PathLimits
 from tilewright.flows.sweep.records import LOST, Record
+from tilewright.flows.sweep.verdict import verdict
 from tilewright.isa.configuration import Configuration
 from tilewright.isa.memory_model import MemoryModel
 
@@ -174,6 +175,9 @@ def test_an_evaluator_that_hangs_is_interrupted(swept, digits, monkeypatch):
     assert outcome.results[1].error == (
         "`sim`: not done after 5 s; raise `--time-limit`, and add `--retry`"
     )
+    (said,) = verdict(outcome)
+    assert said.startswith("verdict: lanes=4x4 has the smallest ")
+    assert said.endswith("; 1 point failed")
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert swept({"lanes": "4x4,8x8"}, database).compiled == 0, "it would hang again"
     assert database.forget() == 1
