@@ -89,12 +89,18 @@ def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
     Raises
     ------
     UsageError
-        For text that is not a name and numbers, or two names.
+        For text that is not a name and numbers, two names, or names between commas.
     """
     fixed = dict(_parse(text) for text in arguments.fixes)
-    names = (name for text in arguments.outputs for name in text.split(","))
-    outputs = tuple(dict.fromkeys(filter(None, names)))
-    return InputOverrides(fixed, chosen_dims(arguments), chosen_states(arguments), outputs)
+    outputs: dict[str, None] = {}
+    for text in arguments.outputs:
+        names = text.split(",")
+        if "" in names:
+            raise UsageError(
+                f"`--outputs {text}`: expected names with single commas between them; correct it"
+            )
+        outputs |= dict.fromkeys(names)
+    return InputOverrides(fixed, chosen_dims(arguments), chosen_states(arguments), tuple(outputs))
 
 
 def chosen_states(arguments: argparse.Namespace) -> dict[str, str]:

@@ -95,6 +95,14 @@ def test_a_fix_that_is_no_number_is_refused(reshaping, fail, text):
     )
 
 
+@pytest.mark.parametrize("text", [",", "y,", "y,,z"])
+def test_outputs_without_names_are_refused(reshaping, fail, text):
+    assert fail("run", reshaping, "--outputs", text) == (
+        2,
+        f"error: `--outputs {text}`: expected names with single commas between them; correct it",
+    )
+
+
 @pytest.mark.parametrize("text", ["height", "height=1.5", "height=-1", "height=x", "=3"])
 def test_a_dimension_that_is_no_extent_is_refused(reshaping, fail, text):
     assert fail("compile", reshaping, "--dim", text) == (
