@@ -53,7 +53,7 @@ help:
 	@echo "             then whether all commands give the same cycles, damaged artifacts, races, kills,"
 	@echo "             forks and threads (AGREEMENT_ARGS=\"--cases 100\","
 	@echo "             ARTIFACT_ARGS=\"--artifacts 10000\", STRESS_ARGS=\"--rounds 10\")"
-	@echo "make gates   random programs on the netlist of a small machine, every byte, every cycle"
+	@echo "make gates   random programs on the netlists of two small machines, every byte, every cycle"
 	@echo "make area    area and clock of the machines in docs/reference/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
 	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 60 minutes a board"
@@ -116,7 +116,9 @@ verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.stress $(STRESS_ARGS)
 
 gates: $(VENV)/.installed-test
-	@$(BIN)/python -m tilewright.flows.verify.gate_level $(GATES_ARGS)
+	@for machine in tiny tiny,lanes=4x4,depthwise_taps=1,depthwise_lines=two; do \
+	    $(BIN)/python -m tilewright.flows.verify.gate_level --config $$machine $(GATES_ARGS) \
+	    || exit 1; done
 
 area: $(VENV)/.installed-test
 	@$(BIN)/tilewright synth $(if $(CHECK),--check,--ledger) $(AREA_ARGS)
