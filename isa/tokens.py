@@ -143,7 +143,7 @@ def synthesise_tokens(
 
 
 def beginning(program: Sequence[Instruction], end: int) -> tuple[Instruction, ...]:
-    """Return the first instructions of a program as one that ends there: no token is left over."""
+    """Return the first instructions of a program as a program that leaves no token over."""
     first = list(program[:end])
     waits = Counter[tuple[Unit | None, Unit | None]](
         (giver, each.home) for each in first for giver in each.wait

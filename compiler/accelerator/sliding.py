@@ -23,7 +23,7 @@ MAX_SHARE = 0.75
 rows, and every tile costs some cycles of its own."""
 
 INSTRUCTION_STEPS = 30
-"""Cost of starting another instruction, in steps."""
+"""Cost of a further instruction, in steps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,8 +133,9 @@ def stored_bytes(window: Window | None, configuration: Configuration) -> int:
 
 
 def _sliding_bytes(configuration: Configuration) -> int:
-    """Bytes of a sliding window's tile: the rows that GEMM uses, if that loads faster.
+    """Bytes of a sliding window's tile in main memory: whole, or the rows that GEMM uses.
 
+    The rows alone are stored if they load faster than the whole tile.
     GEMM multiplies by the rows of earlier lines even where a window does not use lines.
     """
     whole, used = configuration.tile_bytes, configuration.window_rows * configuration.lanes_out
@@ -154,7 +155,7 @@ def _unpacks(configuration: Configuration) -> bool:
 
 
 def weight_storage(configuration: Configuration) -> tuple[int, bool]:
-    """How weights lie in main memory, apart from their layout: all that the memory port decides."""
+    """Bytes of a sliding window's tile, and whether weights are packed: the port decides both."""
     return _sliding_bytes(configuration), _unpacks(configuration)
 
 

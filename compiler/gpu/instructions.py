@@ -139,4 +139,4 @@ WARPGROUP_PRODUCTS = (
     _of_warpgroup("f32.bf16.bf16", 16, "bfloat16", "bfloat16"),
     _of_warpgroup("f32.tf32.tf32", 8, *TF32),
 )
-"""The products of warpgroups, which only chips of compute capability 9.0 have."""
+"""Products of warpgroups; only chips of compute capability 9.0 have them."""

@@ -65,7 +65,7 @@ def unify_scales(
     w: str,
     w_scale: ops.Dequantize,
 ) -> str | None:
-    """Conv of groups with their own scales -> Conv of one scale, 1, the others in the weights'.
+    """Conv of groups that each have a scale -> Conv of scale 1, with these scales in the weights'.
 
     NNCF quantises the input of depthwise convolutions by channel.
     """

@@ -73,7 +73,7 @@ def _own_rows(row: np.ndarray, column: np.ndarray, known: np.ndarray) -> Shifted
 def _past_rows(
     row: np.ndarray, column: np.ndarray, known: np.ndarray, rows: int, columns: int
 ) -> Shifted | None:
-    """Return the columns with one of zeros in front, if reads continue in the next row."""
+    """Put a column of zeros in front of the columns, if reads run on into the next row."""
     places = np.where(known, row * (columns + 1) + column + 1, NOWHERE)
     pitch = _pitch(places, rows * (columns + 1))
     if pitch is None:

@@ -19,7 +19,7 @@ def lower(
     known: dict[Kernel, KnownPieces],
     frames: Mapping[str, ResidentFrame] = NO_FRAMES,
 ) -> Lowered:
-    """Lower a segment for the machine of its search, whose instructions are those of the request's.
+    """Lower a segment for the machine of its search, which has the request's instructions.
 
     Parameters
     ----------

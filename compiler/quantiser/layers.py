@@ -94,7 +94,7 @@ SOFTMAX = probabilities(computed("x", where=is_float32))
 
 
 def _norms_of(graph: Graph, node: Node) -> Iterable[GraphMatch]:
-    """Yield what may be a normalisation of rows that ends with a node."""
+    """Yield possible normalisations of rows that end with a node."""
     for match in NORM.matches(graph, node.outputs[0].name, GraphMatch()):
         found = normalisation_of(graph, match.nodes, match, node.output.type.elements)
         if found is not None and not found.by_row:

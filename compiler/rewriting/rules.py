@@ -184,7 +184,7 @@ def rule(*patterns: NodePattern) -> Callable[[Callable[..., str | None]], Rule]:
 def of_node(
     make: Callable[[NodePattern], Callable[[Callable[..., Any]], T]],
 ) -> Callable[..., Callable[[Callable[..., Any]], T]]:
-    """Return `make` for the nodes that `op` describes, of its arguments: `make(op(...))`."""
+    """Return a function that takes the arguments of `op`, and returns `make(op(...))`."""
     return lambda *operands, **conditions: make(op(*operands, **conditions))
 
 

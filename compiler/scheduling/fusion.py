@@ -18,7 +18,7 @@ from ..accelerator.kernels.movement import copy
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.phases import phases_of
 from ..accelerator.search import Candidate, choose_candidate
-from ..graph import Graph, Node, QMul, Rearranging
+from ..graph import Node, QMul, Rearranging
 from ..graph.operators import Accelerated, Convolving
 from ..graph.operators.integer_rows import RowWise
 from ..graph.short_names import JOINT, short_name
@@ -169,7 +169,7 @@ def form_groups(
             continue
         kernel = build_kernel(node, graph, configuration, layout.images, gather=options.gather)
         group = fuser.group([kernel], (node,))
-        alone = {n for n in node.inputs if n not in layout.outputs and _only_reader(graph, n, node)}
+        alone = {name for name in node.inputs if only_reads(layout, name, node)}
         makers = {
             name: maker if name in alone else _storing(maker)
             for name in node.inputs
@@ -208,9 +208,11 @@ def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
     )
 
 
-def _only_reader(graph: Graph, name: str, node: Node) -> bool:
-    users = graph.users(name)
-    return len(users) == 1 and users[0] is node and node.inputs.count(name) == 1
+def only_reads(layout: SegmentLayout, name: str, node: Node) -> bool:
+    """Whether nothing but one operand of a node reads a value, which may then stay on chip."""
+    users = layout.graph.users(name)
+    alone = len(users) == 1 and users[0] is node and node.inputs.count(name) == 1
+    return alone and name not in layout.outputs
 
 
 def _storing(maker: Group) -> Group:
@@ -255,8 +257,7 @@ def _with_layer(
     found = [part.name for part in parts if part.name in names]
     if not names == found == [part.name for part in parts[first:last]] or not all(
         hands_over(parts[at], parts[at + 1])
-        and nodes[at].output.name not in layout.outputs
-        and _only_reader(layout.graph, nodes[at].output.name, nodes[at + 1])
+        and only_reads(layout, nodes[at].output.name, nodes[at + 1])
         for at in range(first, last - 1)
     ):
         return groups

@@ -24,7 +24,7 @@ QUARANTINE_S = 600.0
 """Seconds until a device that was set aside is checked again."""
 
 ABSENT_S = 15.0
-"""The same for one that has never answered: it may just be starting."""
+"""Quarantine of a board that has never answered: it may just be starting."""
 
 MAX_IN_A_ROW = 8
 """Leases with one bitstream that may overtake an older request for another one."""

@@ -43,7 +43,7 @@ _OPTIONS: tuple[tuple[str, dict[str, int | str], dict[str, str]], ...] = (
     ),
     ("lines", {"depthwise_lines": "two"}, {"16x8": "ecp5-85", "16x16": "ecp5-85"}),
 )
-"""Options, each with presets that have it and their chips."""
+"""Options: the name, the parameters, and the presets to measure with them, on these chips."""
 
 EXTREMES = (
     (PRESETS["tiny"].replace(name="deep-queues", queue_depth=64), "ecp5-25"),

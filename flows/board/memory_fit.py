@@ -171,7 +171,7 @@ def _again(count: int) -> tuple[Loop, ...]:
 def measure(
     device: Device, programs: Sequence[Probe], advance: Advance = lambda text, done, total: None
 ) -> list[int]:
-    """Return the cycles of programs on a device; `advance` is told of each.
+    """Return the cycles of programs on a device, and report each one to `advance`.
 
     Raises
     ------

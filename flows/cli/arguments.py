@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...runtime.device import Device
 
 Check = Callable[["Graph"], object]
-"""Rejects options that do not fit a network, before long work."""
+"""Raises for options that do not fit a network, before long work."""
 
 USUAL_OR_BOARDS = f"{DEFAULT.name}, or that of the board"
 """The default configuration of commands that run on boards, which say what they hold."""
@@ -310,7 +310,7 @@ def imported(
     overrides: InputOverrides,
     check: Check = lambda graph: None,
 ) -> "Graph":
-    """Import and quantise with progress on stderr; what can be checked is checked between."""
+    """Import, check, and quantise, with progress on stderr."""
     from ...compiler.frontend import import_model
     from ...runtime.session import first_states
     from ..execution.quantise_model import integer_graph

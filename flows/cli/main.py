@@ -266,7 +266,7 @@ def as_option(given: Sequence[str]) -> list[str]:
 
 
 def refuse_empty(given: Sequence[str]) -> None:
-    """Reject arguments without a character, which a shell makes of a variable that is not set.
+    """Reject empty arguments, which a shell passes where a variable is not set.
 
     Raises
     ------

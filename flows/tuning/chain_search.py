@@ -20,7 +20,7 @@ from ...compiler.pipeline.network_bound import network_demands
 from ...compiler.pipeline.place import place
 from ...compiler.placement import DEFAULT_PLACEMENT
 from ...compiler.scheduling.candidate_timer import NEVER, CandidateTimer
-from ...compiler.scheduling.fusion import fuse, hands_over
+from ...compiler.scheduling.fusion import fuse, hands_over, only_reads
 from ...compiler.scheduling.given_schedules import GivenSchedule, Part
 from ...compiler.scheduling.kernel_programs import KernelPrograms
 from ...compiler.tensor import Kernel
@@ -210,15 +210,12 @@ class _Places:
 
     def _hands_on(self, one: Node, two: Node) -> bool:
         """Whether only the second node reads the first one's result, once and as it is."""
-        name = one.output.name
         made, reader = self._kernel((one,)), self._kernel((two,))
         return (
             made is not None
             and reader is not None
             and hands_over(made, reader)
-            and name not in self.layout.outputs
-            and list(self.graph.users(name)) == [two]
-            and two.inputs.count(name) == 1
+            and only_reads(self.layout, one.output.name, two)
         )
 
     def _kernel(self, nodes: Nodes) -> Kernel | None:

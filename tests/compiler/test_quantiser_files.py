@@ -115,7 +115,7 @@ SCALES = np.array([0.003, 0.011, 0.02, 0.007])
     [(np.uint8(0), 1, "Relu"), (np.int8(0), 2, None), (np.int8(-9), 1, None)],
 )
 def test_a_depthwise_convolution_reads_channels_with_their_own_scales(zero, multiplier, activation):
-    """So does NNCF quantise its input; other operators have one scale."""
+    """NNCF quantises only the inputs of depthwise convolutions by channel."""
     built = Model()
     x = convolution(built, built.quantised("x"), 4, 4, 3, 3)
     x = x if activation is None else built.node(activation, [x])

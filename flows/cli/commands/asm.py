@@ -41,7 +41,7 @@ from ..recording_options import (
 
 DATA_BYTES, MAX_DATA_BYTES = 4096, 1 << 28
 MAX_INSTRUCTIONS = 1 << 18
-"""Of a program that people write; longer ones take minutes to read and check."""
+"""Limit for a program; longer ones take minutes to read and check."""
 
 LINE_BYTES, MAX_LINES = 16, 32
 """Of the dump, which `--output` has in full."""

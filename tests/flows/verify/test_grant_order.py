@@ -42,7 +42,7 @@ def test_a_run_in_its_own_order_takes_its_own_cycles(machine):
 
 
 def test_weights_may_be_stored_as_for_a_narrower_port():
-    """Whole tiles seem to load faster with 64 bits and 4 bursts; here they do not."""
+    """By the estimate, whole tiles load faster with 64 bits and 4 bursts; here they do not."""
     assert check_ports(random_case(9004)) == [434, 380, 358, 351]
 
 
