@@ -2,12 +2,15 @@
 
 `15,918<!-- tilewright boards MODEL: ULX3S-25F.cycles -->` is a figure of the text with the command
 that makes it, to which `--json` is added, and its place in the result. A word in a place names a
-key, or the entry of a list that has it as a value.
+key, or the entry of a list that has it as a value; a number is a place in a list. A figure in
+percent is a share in the result. The command runs in a folder with the examples, and with the
+network that it names: one of `examples/networks.py`, or `resnet8.onnx` of the shared models.
 
 A tutorial or the gallery is a whole session: its `sh` blocks run too, in a folder that is empty at
 first, and a block with a title, such as `title="mine.py"`, is written to that file.
 """
 
+import atexit
 import contextlib
 import io
 import json
@@ -18,7 +21,8 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import nbformat
@@ -32,7 +36,9 @@ PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PICTURES = ROOT / "docs" / "pictures"
 TUTORIALS = [*sorted((ROOT / "docs" / "tutorial").glob("*.md")), ROOT / "docs" / "gallery.md"]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-FIGURE = re.compile(r"([\d,.]+)<!-- tilewright ([^>]+): ([\w.-]+) -->")
+FIGURE = re.compile(r"([\d,.]+)( %)?<!-- tilewright ([^>]+): ([\w.-]+) -->")
+NETWORK = re.compile(r"(?<= )(\w+)\.onnx")
+SHARED = {"resnet8": ROOT.parent / "shared" / "models" / "ic_resnet8" / "ic_int8_qdq.onnx"}
 CODE_PAGES = [
     ROOT / "docs" / name
     for name in (
@@ -113,22 +119,51 @@ def executed(path: Path) -> nbformat.NotebookNode:
     return notebook
 
 
-def with_figures(page: Path) -> str:
-    """The page with every figure of a command as the command gives it now."""
+def networks_of(page: Path) -> list[str | None]:
+    """The networks that the commands of a page's figures name; None for those in the examples."""
+    return list(dict.fromkeys(network_of(match[3]) for match in FIGURE.finditer(page.read_text())))
+
+
+def network_of(command: str) -> str | None:
+    named = NETWORK.search(command)
+    return named[1] if named else None
+
+
+def with_figures(page: Path, network: str | None) -> str:
+    """The page with every figure of a command as the command gives it now, for one network."""
 
     def figure(match: re.Match[str]) -> str:
-        value = at(result_of(match[2]), match[3])
-        return f"{round(value):,}{match[0][len(match[1]) :]}"
+        written, percent, command, place = match.groups()
+        if network_of(command) != network:
+            return match[0]
+        value = at(result_of(command), place)
+        text = f"{100 * value:.1f}" if percent else f"{round(value):,}"
+        return text + match[0][len(written) :]
 
     return FIGURE.sub(figure, page.read_text())
 
 
 @cache
+def network_file(name: str) -> Path:
+    if name in SHARED:
+        return SHARED[name]
+    folder = Path(mkdtemp())
+    atexit.register(rmtree, folder)
+    script = ROOT / "examples" / "networks.py"
+    subprocess.run([sys.executable, script, name, folder], check=True, capture_output=True)
+    return folder / f"{name}_int8_qdq.onnx"
+
+
+@cache
 def result_of(command: str) -> Any:
-    """What a command prints for machines, in the repository's folder."""
+    """What a command prints for machines."""
     printed = io.StringIO()
-    with contextlib.chdir(ROOT), contextlib.redirect_stdout(printed):
-        code = main([*shlex.split(command), "--json"])
+    with TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.symlink(ROOT / "examples", "examples")
+        if name := network_of(command):
+            os.symlink(network_file(name), f"{name}.onnx")
+        with contextlib.redirect_stdout(printed):
+            code = main([*shlex.split(command), "--json"])
     if code:
         raise ValueError(f"`tilewright {command}` exits with {code}")
     return json.loads(printed.getvalue())
@@ -138,7 +173,8 @@ def at(result: Any, place: str) -> float:
     """The number at a place of a result."""
     for word in place.split("."):
         if isinstance(result, list):
-            result = next(entry for entry in result if word in entry.values())
+            named = (entry for entry in result if word in entry.values())
+            result = result[int(word)] if word.isdigit() else next(named)
         else:
             result = result[word]
     return result
@@ -148,6 +184,7 @@ if __name__ == "__main__":
     for path in (README, *CODE_PAGES, *TUTORIALS):
         path.write_text(refreshed(path))
     for path in PAGES:
-        path.write_text(with_figures(path))
+        for network in networks_of(path):
+            path.write_text(with_figures(path, network))
     for path in NOTEBOOKS:
         nbformat.write(executed(path), path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .listings import FIGURE, PAGES, README, ROOT, refreshed, with_figures
+from .listings import PAGES, README, ROOT, SHARED, networks_of, refreshed, with_figures
 
 PROGRAM = ".venv/bin/tilewright"
 
@@ -26,17 +26,43 @@ def test_links_lead_to_files(page):
             assert (page.parent / target).exists(), f"`{page}` links to `{target}`"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_pages_name_exist(page):
+    """`UNIT` stands for any unit; a path that begins elsewhere may be another project's."""
+    for name in re.findall(r"`(\w+/[\w/.-]+\.(?:py|h|c|cpp|js|tcl))`", page.read_text()):
+        if (ROOT / name.partition("/")[0]).is_dir() and "UNIT" not in name:
+            assert (ROOT / name).exists(), f"`{page}` names `{name}`"
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if FIGURE.search(page.read_text())], ids=lambda page: page.name
+    ("page", "network"),
+    [
+        pytest.param(
+            page,
+            network,
+            id=f"{page.name}-{network or 'examples'}",
+            marks=[pytest.mark.slow] if network else [],
+        )
+        for page in PAGES
+        for network in networks_of(page)
+    ],
 )
-def test_exact_figures_are_what_their_commands_give(page):
-    assert with_figures(page) == page.read_text(), "run `python -m tests.listings`"
+def test_exact_figures_are_what_their_commands_give(page, network):
+    if network in SHARED and not SHARED[network].exists():
+        pytest.skip("shared models: none here")
+    assert with_figures(page, network) == page.read_text(), "run `python -m tests.listings`"
 
 
 def test_a_figure_without_its_command_working_is_found_out(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("It takes 1<!-- tilewright config show tiny: lanes_in --> lanes.")
-    assert with_figures(page).startswith("It takes 2<!--")
+    page.write_text(
+        "It takes 1<!-- tilewright config show tiny: lanes_in --> lanes and "
+        "3.0 %<!-- tilewright run examples/digits/digits_int8_qdq.onnx: totals.utilisation -->."
+    )
+    assert networks_of(page) == [None]
+    text = with_figures(page, None)
+    assert text.startswith("It takes 2<!--")
+    assert "28.6 %<!--" in text
 
 
 def test_the_listing_of_the_readme_runs():

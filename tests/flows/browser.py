@@ -12,6 +12,9 @@ BROWSERS = "chromium", "chromium-browser", "google-chrome"
 WAIT_MS = 60_000
 """Milliseconds that a page may take on a busy computer."""
 
+MISSING = "undefined", "NaN", "[object "
+"""Text that a page shows where its data lack a value that a script reads."""
+
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -19,7 +22,10 @@ STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-pract
 def opened(
     page: Path, width: int = 1280, scheme: Literal["light", "dark"] = "light"
 ) -> Iterator[tuple[Any, list[str]]]:
-    """Open a page; Playwright's page once its scripts ran, and the addresses that it asked for."""
+    """Open a page; Playwright's page once its scripts ran, and the addresses that it asked for.
+
+    At the start and at the end the page shows no value that its data lack.
+    """
     from playwright.sync_api import sync_playwright  # tests without a browser need not have it
 
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -34,9 +40,17 @@ def opened(
             view.goto(page.as_uri())
             view.wait_for_load_state("networkidle")
             asked.remove(page.as_uri())
+            assert not missing(view)
             yield view, asked
+            assert not missing(view)
         finally:
             chromium.close()
+
+
+def missing(view: Any) -> list[str]:
+    """The lines of a page that show a missing value."""
+    lines = view.locator("body").inner_text().splitlines()
+    return [line for line in lines if any(word in line for word in MISSING)]
 
 
 def open_page(page: Path, width: int = 1280) -> tuple[str, list[str]]:
