@@ -107,13 +107,11 @@ def _split(body: Body, x: str, axis: int, widths: Sequence[int]) -> list[str]:
 def import_attention(node: OnnxNode) -> list[Named] | None:
     """Import ONNX's Attention, with past and present.
 
-    Decline other types than float32, windows, scores as an output, and causal caches of several
-    lengths: ONNX defines them with copies of shared heads.
+    Decline other types than float32 and scores as an output: ONNX defines them with copies of
+    shared heads.
     """
     usual = node.type(0).dtype == "float32" and node.attribute("softmax_precision", 1) == 1
-    windows = any(node.attribute(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
-    causal, lengths = node.attribute("is_causal", 0), node.has(6)
-    if not usual or windows or node.wants(3) or (causal and lengths):
+    if not usual or node.wants(3):
         return None
     body, rows = Body(node), len(node.type(0).shape) == 3
     q, k, v = "input.0", "input.1", "input.2"
@@ -138,14 +136,22 @@ def import_attention(node: OnnxNode) -> list[Named] | None:
             pads = np.array([*(0,) * (2 * len(shape) - 1), missing])
             mask = body("Pad", mask, pads, excluded)
         parts.append(mask)
-    if lengths:
-        valid = body("Less", np.arange(heads.keys), body.reshape("input.6", -1, 1, 1, 1))
-        parts.append(body("Where", valid, zero, excluded))
-    if causal:
-        later = np.arange(heads.keys) > np.arange(positions)[:, None] + past
-        parts.append(body.constant(np.where(later, excluded, zero)))
+    places, lengths = np.arange(heads.keys), node.has(6)
+    ahead = body.constant(places - np.arange(positions)[:, None] - past)
+    kept: list[str] = []
+    if lengths:  # queries are the last of the valid positions
+        valid = body.reshape("input.6", -1, 1, 1, 1)
+        kept.append(body("Less", places, valid))
+        ahead = body("Sub", ahead, body("Sub", valid, np.array(positions)))
+    left = node.attribute("left_window_size", -1)
+    right = 0 if node.attribute("is_causal", 0) else node.attribute("right_window_size", -1)
+    if right >= 0:
+        kept.append(body("LessOrEqual", ahead, np.array(right)))
+    if left >= 0:
+        kept.append(body("GreaterOrEqual", ahead, np.array(-left)))
+    parts += [body("Where", each, zero, excluded) for each in kept]
     bias = body.sum(parts)
-    result = _attend(body, q, k, v, heads, bias, guarded=node.has(3) or lengths)
+    result = _attend(body, q, k, v, heads, bias, guarded=node.has(3) or lengths or left >= 0)
     return body.expand(body.joined(result) if rows else result, k, v)
 
 
@@ -180,6 +186,8 @@ def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[
         k, v = (body("Concat", *pair, axis=2) for pair in zip(old, (k, v), strict=True))
     heads = AttentionExtents(count, count, widths[0] // count, positions, keys)
     result = body.joined(_attend(body, q, k, v, heads, _bias(body, mask, added, heads)))
+    if not node.wants(1):  # values may be of another size, which has no present
+        return body.expand(result)
     rows = [body("Unsqueeze", part, np.array([0])) for part in (k, v)]
     return body.expand(result, body("Concat", *rows, axis=0))
 

@@ -26,6 +26,7 @@ from ..rewriting import (
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
 from .masks import excluded
 from .patterns import is_float32, known, known_data
+from .plain_norms import SUMS, join_scales, norm_of_integers, norm_of_rows
 from .shift_rows import shift_by_pitch
 
 MAX_SPREAD = 1 << 20
@@ -321,13 +322,13 @@ def name_roll(
 
 FORMS = (
     name_softmax, name_zero, bias_rows, turn_product, drop_empty,
-    merge_transposes, drop_identity, transpose_to_reshape, add_in_place,
+    merge_transposes, drop_identity, transpose_to_reshape, add_in_place, *SUMS,
 )  # fmt: skip
 
 
 def plain_attention(graph: Graph) -> Graph:
-    """Write softmax, masks, biases and movements of attention plainly."""
-    return rewrite(graph, *FORMS)
+    """Write softmax, norms, masks, biases and movements of attention plainly."""
+    return rewrite(graph, *FORMS, norm_of_integers)
 
 
 def plain_attention_to_quantise(graph: Graph) -> Graph:
@@ -337,6 +338,6 @@ def plain_attention_to_quantise(graph: Graph) -> Graph:
         graph,
         *FORMS,
         *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
-        *(add_before_turn, spread_addend),
+        *(add_before_turn, spread_addend, join_scales, norm_of_rows),
         *(spread_matrices, shift_by_pitch),
     )
