@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import onnx
 
+from ..graph.types import NARROW_FLOATS
 from .onnx_body import Body
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
@@ -107,13 +108,13 @@ def _split(body: Body, x: str, axis: int, widths: Sequence[int]) -> list[str]:
 def import_attention(node: OnnxNode) -> list[Named] | None:
     """Import ONNX's Attention, with past and present.
 
-    Decline other types than float32 and scores as an output: ONNX defines them with copies of
-    shared heads.
+    Decline binary64 and scores as an output: ONNX defines them with copies of shared heads.
     """
-    usual = node.type(0).dtype == "float32" and node.attribute("softmax_precision", 1) == 1
+    kind, precision = node.type(0).dtype, node.attribute("softmax_precision", 1)
+    usual = precision == 1 if kind == "float32" else kind in NARROW_FLOATS
     if not usual or node.wants(3):
         return None
-    body, rows = Body(node), len(node.type(0).shape) == 3
+    body, rows = Body(node, wide=True), len(node.type(0).shape) == 3
     q, k, v = "input.0", "input.1", "input.2"
     if rows:
         counts = [node.attribute(f"{part}_num_heads", 0) for part in ("q", "kv", "kv")]
@@ -157,7 +158,7 @@ def import_attention(node: OnnxNode) -> list[Named] | None:
 
 def import_packed_attention(node: OnnxNode) -> list[Named]:
     """Import Attention: one product gives q, k and v."""
-    body = Body(node)
+    body = Body(node, wide=True)
     product = body("MatMul", "input.0", "input.1")
     if node.has(2):
         product = body("Add", product, "input.2")
@@ -166,7 +167,7 @@ def import_packed_attention(node: OnnxNode) -> list[Named]:
 
 def import_quantised_attention(node: OnnxNode) -> list[Named]:
     """Import QAttention: Attention of dequantised operands."""
-    body = Body(node)
+    body = Body(node, wide=True)
     operands = [filter(None, (f"input.{i}", f"input.{i + 3}", body.given(i + 6))) for i in (0, 1)]
     x, weights = (body("DequantizeLinear", *each) for each in operands)
     product = body("Add", body("MatMul", x, weights), "input.2")
@@ -194,7 +195,7 @@ def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[
 
 def import_multi_head_attention(node: OnnxNode) -> list[Named]:
     """Import MultiHeadAttention of separate or packed q, k and v, with past and present."""
-    body, count = Body(node), node.attribute("num_heads", 0)
+    body, count = Body(node, wide=True), node.attribute("num_heads", 0)
     positions = body.shape(0)[1]
     packed = 3 if not node.has(1) else 2 if not node.has(2) else 0
     rows = ["input.0", "input.1", "input.2"][: 3 - packed]
@@ -224,7 +225,7 @@ def import_group_query_attention(node: OnnxNode) -> list[Named]:
     With S new positions, a row has used `seqlens_k + 1 - S` positions of the cache; there, the new
     keys and values are written. At the first prompt, which has all positions, none are used.
     """
-    body, count = Body(node), node.attribute("num_heads", 0)
+    body, count = Body(node, wide=True), node.attribute("num_heads", 0)
     shared, window = node.attribute("kv_num_heads", 0), node.attribute("local_window_size", -1)
     if node.has(11) or node.attribute("smooth_softmax", 0) > 0:
         node.refuse("sink of the softmax", "one", "export without it")

@@ -165,6 +165,17 @@ def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str 
 # Products ----------------------------------------------------------------------------------------
 
 _PRODUCT = op(ops.MatMul, value(), constant(), value="product", private=True)
+
+
+@rule(op(ADD, op(ADD, _PRODUCT, computed("other"), private=True, commutative=True), known("bias"),
+         result=is_float32, commutative=True))  # fmt: skip
+def bias_first(site: Site, product: str, other: str, bias: str) -> str | None:
+    """(x W + y) + b -> (x W + b) + y, as SkipLayerNormalization adds the bias of the layer."""
+    if len(site.shape_of(bias)) != 1 or site.shape_of(product) != site.shape:
+        return None
+    return site.emit(ADD, site.emit(ADD, product, bias), other)
+
+
 _SPLIT = op(ops.Reshape, _PRODUCT, capture="split", private=True)
 
 
@@ -321,7 +332,7 @@ def name_roll(
 
 
 FORMS = (
-    name_softmax, name_zero, bias_rows, turn_product, drop_empty,
+    name_softmax, name_zero, bias_first, bias_rows, turn_product, drop_empty,
     merge_transposes, drop_identity, transpose_to_reshape, add_in_place, *SUMS,
 )  # fmt: skip
 
