@@ -22,7 +22,7 @@ OPSET = 24
 class Body:
     """ONNX nodes that take the place of a node.
 
-    If `wide`, they compute in float32 where the first operand is of a narrower type.
+    If `wide`, they compute in float32 where operands are of a narrower type.
     """
 
     node: OnnxNode
@@ -84,14 +84,16 @@ class Body:
             if output and (index >= len(outputs) or outputs[index] is None):
                 node.fail("no such output", f"output {index}", "drop the use of it")
         names = [name or f"none.{index}" for index, name in enumerate(outputs)]
-        narrow = node.type(0).dtype
-        if self.wide and narrow in NARROW_FLOATS:
-            to, back = TensorProto.FLOAT, helper.np_dtype_to_tensor_dtype(DTYPES[narrow])
+        kinds = [node.type(i).dtype if node.has(i) else "" for i in range(len(inputs))]
+        narrow = next((kind for kind in kinds if kind in NARROW_FLOATS), "")
+        if self.wide and narrow:
             for index, name in enumerate(inputs):
-                if node.has(index) and node.type(index).dtype == narrow:
+                if kinds[index] == narrow:
                     inputs[index] = f"narrow.{index}"
-                    self.nodes.insert(0, helper.make_node("Cast", [inputs[index]], [name], to=to))
-            names = [self("Cast", name, to=back) if name in outputs else name for name in names]
+                    cast = helper.make_node("Cast", [inputs[index]], [name], to=TensorProto.FLOAT)
+                    self.nodes.insert(0, cast)
+            to = helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[narrow]))
+            names = [self("Cast", name, to=to) if name in outputs else name for name in names]
         function = helper.make_function(
             node.key[0],
             node.key[1],
