@@ -28,6 +28,7 @@ from .masks import excluded
 from .patterns import is_float32, known, known_data
 from .plain_norms import SUMS, join_scales, norm_of_integers, norm_of_rows
 from .shift_rows import shift_by_pitch
+from .static_caches import keep_caches_apart
 
 MAX_SPREAD = 1 << 20
 """Elements of a matrix that repeats columns."""
@@ -344,7 +345,7 @@ def plain_attention(graph: Graph) -> Graph:
 
 def plain_attention_to_quantise(graph: Graph) -> Graph:
     """Write attention plainly, with factors behind products, and biases apart from masks."""
-    graph = rewrite(graph, join_addends, *FORMS)
+    graph = rewrite(graph, keep_caches_apart, join_addends, *FORMS)
     return rewrite(
         graph,
         *FORMS,
