@@ -219,6 +219,21 @@ def _has_heads(site: Site, x: str) -> bool:
     return isinstance(turn, ops.Transpose) and turn.permutation == (0, 2, 1, 3)
 
 
+@rule(op(ops.MatMul, computed("x"), constant("turn"), result=is_float32))
+def partners_of_a_product(site: Site, x: str, turn: str) -> str | None:
+    """x R -> chosen channels of x * signs, where each column of R has one 1 or -1, as in rotary."""
+    data = site.data(turn)
+    places = np.abs(data).argmax(0) if data.ndim == 2 else np.zeros(0, np.int64)
+    signs = data.sum(0)
+    if not places.size or not (signs < 0).any() or {*np.abs(data).sum(0).tolist()} != {1}:
+        return None
+    if not (np.abs(signs) == 1).all():
+        return None
+    held = site.constants(site.root.name, places=places, signs=signs.astype(np.float32))
+    chosen = site.emit(ops.Gather(len(site.shape) - 1), x, held[0])
+    return site.emit(MULTIPLY, chosen, held[1])
+
+
 _FACTOR = number("factor")
 _MOVED = repeated(
     op((ops.Reshape, ops.Transpose), value(), private=True),
@@ -351,5 +366,5 @@ def plain_attention_to_quantise(graph: Graph) -> Graph:
         *FORMS,
         *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
         *(add_before_turn, spread_addend, join_scales, norm_of_rows),
-        *(spread_matrices, shift_by_pitch),
+        *(partners_of_a_product, spread_matrices, shift_by_pitch),
     )
