@@ -158,7 +158,8 @@ class StaticWriter(CachedWriter):
         place = self.emit("Reshape", "position", np.array([1, 1, 1, 1]))
         here = self.emit("Equal", rows, place)
         earlier = self.emit("LessOrEqual", rows.reshape(1, 1, 1, total), place)
-        mask = self.emit("Where", earlier, np.float32(0), np.float32(-1e9))
+        ends = (np.array(number, np.float32) for number in (0, -1e9))
+        mask = self.emit("Where", earlier, *ends)
         x = self.norm("x")
         q = self.rows(x, case.heads, case.rotary)
         k, v = (
