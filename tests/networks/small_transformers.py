@@ -154,7 +154,7 @@ def cell(kind: str) -> onnx.ModelProto:
 
 
 @dataclass(frozen=True)
-class Network:
+class SmallNetwork:
     """A network, and the operators of the accelerator that it has to have."""
 
     build: Callable[[], onnx.ModelProto]
@@ -162,7 +162,7 @@ class Network:
 
 
 NETWORKS = {
-    name: Network(build, frozenset(layers.split()))
+    name: SmallNetwork(build, frozenset(layers.split()))
     for name, build, layers in (
         ("keywords, as KWT-1", keywords, "qsoftmax qnorm qmatmul qconcat qlut"),
         ("images, as DeiT", images, "qsoftmax qnorm qmatmul qconcat qlut"),
