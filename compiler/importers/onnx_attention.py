@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import onnx
 
+from ..graph.types import NARROW_FLOATS
 from .onnx_body import Body
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
@@ -107,15 +108,13 @@ def _split(body: Body, x: str, axis: int, widths: Sequence[int]) -> list[str]:
 def import_attention(node: OnnxNode) -> list[Named] | None:
     """Import ONNX's Attention, with past and present.
 
-    Decline other types than float32, windows, scores as an output, and causal caches of several
-    lengths: ONNX defines them with copies of shared heads.
+    Decline binary64 and scores as an output: ONNX defines them with copies of shared heads.
     """
-    usual = node.type(0).dtype == "float32" and node.attribute("softmax_precision", 1) == 1
-    windows = any(node.attribute(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
-    causal, lengths = node.attribute("is_causal", 0), node.has(6)
-    if not usual or windows or node.wants(3) or (causal and lengths):
+    kind, precision = node.type(0).dtype, node.attribute("softmax_precision", 1)
+    usual = precision == 1 if kind == "float32" else kind in NARROW_FLOATS
+    if not usual or node.wants(3):
         return None
-    body, rows = Body(node), len(node.type(0).shape) == 3
+    body, rows = Body(node, wide=True), len(node.type(0).shape) == 3
     q, k, v = "input.0", "input.1", "input.2"
     if rows:
         counts = [node.attribute(f"{part}_num_heads", 0) for part in ("q", "kv", "kv")]
@@ -138,20 +137,28 @@ def import_attention(node: OnnxNode) -> list[Named] | None:
             pads = np.array([*(0,) * (2 * len(shape) - 1), missing])
             mask = body("Pad", mask, pads, excluded)
         parts.append(mask)
-    if lengths:
-        valid = body("Less", np.arange(heads.keys), body.reshape("input.6", -1, 1, 1, 1))
-        parts.append(body("Where", valid, zero, excluded))
-    if causal:
-        later = np.arange(heads.keys) > np.arange(positions)[:, None] + past
-        parts.append(body.constant(np.where(later, excluded, zero)))
+    places, lengths = np.arange(heads.keys), node.has(6)
+    ahead = body.constant(places - np.arange(positions)[:, None] - past)
+    kept: list[str] = []
+    if lengths:  # queries are the last of the valid positions
+        valid = body.reshape("input.6", -1, 1, 1, 1)
+        kept.append(body("Less", places, valid))
+        ahead = body("Sub", ahead, body("Sub", valid, np.array(positions)))
+    left = node.attribute("left_window_size", -1)
+    right = 0 if node.attribute("is_causal", 0) else node.attribute("right_window_size", -1)
+    if right >= 0:
+        kept.append(body("LessOrEqual", ahead, np.array(right)))
+    if left >= 0:
+        kept.append(body("GreaterOrEqual", ahead, np.array(-left)))
+    parts += [body("Where", each, zero, excluded) for each in kept]
     bias = body.sum(parts)
-    result = _attend(body, q, k, v, heads, bias, guarded=node.has(3) or lengths)
+    result = _attend(body, q, k, v, heads, bias, guarded=node.has(3) or lengths or left >= 0)
     return body.expand(body.joined(result) if rows else result, k, v)
 
 
 def import_packed_attention(node: OnnxNode) -> list[Named]:
     """Import Attention: one product gives q, k and v."""
-    body = Body(node)
+    body = Body(node, wide=True)
     product = body("MatMul", "input.0", "input.1")
     if node.has(2):
         product = body("Add", product, "input.2")
@@ -160,7 +167,7 @@ def import_packed_attention(node: OnnxNode) -> list[Named]:
 
 def import_quantised_attention(node: OnnxNode) -> list[Named]:
     """Import QAttention: Attention of dequantised operands."""
-    body = Body(node)
+    body = Body(node, wide=True)
     operands = [filter(None, (f"input.{i}", f"input.{i + 3}", body.given(i + 6))) for i in (0, 1)]
     x, weights = (body("DequantizeLinear", *each) for each in operands)
     product = body("Add", body("MatMul", x, weights), "input.2")
@@ -180,13 +187,15 @@ def _packed(body: Body, product: str, mask: int, past: int, added: int) -> list[
         k, v = (body("Concat", *pair, axis=2) for pair in zip(old, (k, v), strict=True))
     heads = AttentionExtents(count, count, widths[0] // count, positions, keys)
     result = body.joined(_attend(body, q, k, v, heads, _bias(body, mask, added, heads)))
+    if not node.wants(1):  # values may be of another size, which has no present
+        return body.expand(result)
     rows = [body("Unsqueeze", part, np.array([0])) for part in (k, v)]
     return body.expand(result, body("Concat", *rows, axis=0))
 
 
 def import_multi_head_attention(node: OnnxNode) -> list[Named]:
     """Import MultiHeadAttention of separate or packed q, k and v, with past and present."""
-    body, count = Body(node), node.attribute("num_heads", 0)
+    body, count = Body(node, wide=True), node.attribute("num_heads", 0)
     positions = body.shape(0)[1]
     packed = 3 if not node.has(1) else 2 if not node.has(2) else 0
     rows = ["input.0", "input.1", "input.2"][: 3 - packed]
@@ -216,7 +225,7 @@ def import_group_query_attention(node: OnnxNode) -> list[Named]:
     With S new positions, a row has used `seqlens_k + 1 - S` positions of the cache; there, the new
     keys and values are written. At the first prompt, which has all positions, none are used.
     """
-    body, count = Body(node), node.attribute("num_heads", 0)
+    body, count = Body(node, wide=True), node.attribute("num_heads", 0)
     shared, window = node.attribute("kv_num_heads", 0), node.attribute("local_window_size", -1)
     if node.has(11) or node.attribute("smooth_softmax", 0) > 0:
         node.refuse("sink of the softmax", "one", "export without it")

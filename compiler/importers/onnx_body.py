@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
+from ..graph.types import DTYPES, NARROW_FLOATS
 from .onnx_functions import expand_model_function
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
@@ -19,10 +20,14 @@ OPSET = 24
 
 @dataclass
 class Body:
-    """ONNX nodes that take the place of a node."""
+    """ONNX nodes that take the place of a node.
+
+    If `wide`, they compute in float32 where operands are of a narrower type.
+    """
 
     node: OnnxNode
     nodes: list[onnx.NodeProto] = field(default_factory=list)
+    wide: bool = False
 
     def __call__(self, kind: str, *operands: str | np.ndarray, **attributes: Any) -> str:
         """Add a node with one output; arrays become constants."""
@@ -74,15 +79,25 @@ class Body:
         ImportModelError
             If an output is used that is not there.
         """
-        node = self.node
+        node, inputs = self.node, [f"input.{index}" for index in range(len(self.node.proto.input))]
         for index, output in enumerate(node.proto.output):
             if output and (index >= len(outputs) or outputs[index] is None):
                 node.fail("no such output", f"output {index}", "drop the use of it")
         names = [name or f"none.{index}" for index, name in enumerate(outputs)]
+        kinds = [node.type(i).dtype if node.has(i) else "" for i in range(len(inputs))]
+        narrow = next((kind for kind in kinds if kind in NARROW_FLOATS), "")
+        if self.wide and narrow:
+            for index, name in enumerate(inputs):
+                if kinds[index] == narrow:
+                    inputs[index] = f"narrow.{index}"
+                    cast = helper.make_node("Cast", [inputs[index]], [name], to=TensorProto.FLOAT)
+                    self.nodes.insert(0, cast)
+            to = helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[narrow]))
+            names = [self("Cast", name, to=to) if name in outputs else name for name in names]
         function = helper.make_function(
             node.key[0],
             node.key[1],
-            [f"input.{index}" for index in range(len(node.proto.input))],
+            inputs,
             names,
             self.nodes,
             [helper.make_opsetid("", OPSET)],

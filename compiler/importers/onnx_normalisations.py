@@ -15,14 +15,16 @@ def _per_channel(node: OnnxNode, value: str) -> str:
     return node.reshape(value, (*shape, *(1,) * (node.rank(0) - 2)), f"{value}.spread")
 
 
-def _deviation(node: OnnxNode, variance: str) -> str:
+def _deviation(node: OnnxNode, variance: str, usual: float = EPSILON) -> str:
     """Emit `sqrt(variance + epsilon)`."""
-    epsilon = node.number(node.attribute("epsilon", EPSILON), node.builder.types[variance].dtype)
+    epsilon = node.number(node.attribute("epsilon", usual), node.builder.types[variance].dtype)
     shifted = node.binary("Add", variance, epsilon, f"{node.result}.shifted")
     return node.unary("Sqrt", shifted, f"{node.result}.deviation")
 
 
-def _normal(node: OnnxNode, x: str, axes: tuple[int, ...], centre: bool = True) -> str:
+def _normal(
+    node: OnnxNode, x: str, axes: tuple[int, ...], centre: bool = True, usual: float = EPSILON
+) -> str:
     """Emit `(x - mean) / sqrt(mean of squares + epsilon)` over axes; use the mean if `centre`."""
     base = node.result
     if centre:
@@ -30,7 +32,7 @@ def _normal(node: OnnxNode, x: str, axes: tuple[int, ...], centre: bool = True) 
         x = node.binary("Sub", x, mean, f"{base}.centred")
     squares = node.binary("Mul", x, x, f"{base}.squares")
     variance = node.emit(ops.Reduce("ReduceMean", axes, True), [squares], f"{base}.variance")
-    return node.binary("Div", x, _deviation(node, variance), f"{base}.normal")
+    return node.binary("Div", x, _deviation(node, variance, usual), f"{base}.normal")
 
 
 def import_batch_normalisation(node: OnnxNode) -> str | None:
@@ -76,6 +78,14 @@ def import_instance_normalisation(node: OnnxNode) -> str:
     normal = _normal(node, node.input(0), tuple(range(2, node.rank(0))))
     gamma, beta = (_per_channel(node, node.input(index)) for index in (1, 2))
     return node.binary("Add", node.binary("Mul", normal, gamma, f"{node.result}.weighted"), beta)
+
+
+def import_mean_variance(node: OnnxNode) -> str | None:
+    """Import MeanVarianceNormalization of float32; ONNX adds 1e-9 to the root."""
+    if node.type(0).dtype != "float32":
+        return None
+    axes = (node.normalise(axis, node.rank(0)) for axis in node.attribute("axes", (0, 2, 3)))
+    return _normal(node, node.input(0), tuple(sorted(axes)), usual=1e-18)
 
 
 def import_layer_normalisation(node: OnnxNode) -> list[str]:
@@ -145,9 +155,8 @@ def import_lp_normalisation(node: OnnxNode) -> str:
     x = node.cast(node.input(0), wide, f"{base}.wide")
     axis = node.axis(-1, len(kind.shape))
     norm = node.emit(ops.Reduce(f"ReduceL{p}", (axis,), True), [x], f"{base}.norm")
-    empty = node.binary("Equal", norm, node.number(0, wide), f"{base}.empty")
-    ones = node.cast(empty, wide, f"{base}.ones")
-    divisor = node.binary("Add", norm, ones, f"{base}.divisor")
+    least = node.number(float(np.finfo(wide).tiny), wide)
+    divisor = node.binary("Max", norm, least, f"{base}.divisor")
     return node.cast(node.binary("Div", x, divisor), kind.dtype)
 
 

@@ -124,6 +124,7 @@ FUNCTIONS: dict[str, Handler] = {
     "InstanceNormalization": normalisations.import_instance_normalisation,
     "LRN": normalisations.import_local_response,
     "LpNormalization": normalisations.import_lp_normalisation,
+    "MeanVarianceNormalization": normalisations.import_mean_variance,
     "MaxUnpool": images.import_max_unpool,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,

@@ -98,7 +98,8 @@ _SUM = op((ADD, ops.Binary("Min")), value("a"), value("b"))
 _DIFFERENCE = op((ADD, ops.Binary("Sub")), value("a"), value("b"))
 _PRODUCT = op(MULTIPLY, value("a"), number("factor"), commutative=True)
 _CHOICE = op(ops.Where, value(), value("a"), value("b"))
-_MOVE = either(*(op(MOVES, value("a")), op(MOVES, value("a"), value())))
+_LARGEST = op(ops.Reduce, value("a"), where=lambda reduce: reduce.kind == "ReduceMax")
+_MOVE = either(_LARGEST, *(op(MOVES, value("a")), op(MOVES, value("a"), value())))
 
 
 def mask_step(view: GraphView, name: str) -> float:
@@ -112,6 +113,9 @@ def mask_step(view: GraphView, name: str) -> float:
         if data.dtype != np.float32 or (data > 0).any():
             return 0.0
         return float(np.abs(data[data != 0]).min(initial=np.inf))
+    made = view.producer(name)
+    if made is not None and isinstance(made.attributes, ops.Concat):
+        return min(mask_step(view, each) for each in made.inputs)
     for pattern in (_SUM, _CHOICE):
         found = first_match(pattern, view, name)
         if found is not None:

@@ -26,7 +26,9 @@ from ..rewriting import (
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
 from .masks import excluded
 from .patterns import is_float32, known, known_data
+from .plain_norms import SUMS, join_scales, norm_of_integers, norm_of_rows
 from .shift_rows import shift_by_pitch
+from .static_caches import keep_caches_apart
 
 MAX_SPREAD = 1 << 20
 """Elements of a matrix that repeats columns."""
@@ -164,6 +166,17 @@ def add_before_turn(site: Site, x: str, turn: ops.Transpose, added: str) -> str 
 # Products ----------------------------------------------------------------------------------------
 
 _PRODUCT = op(ops.MatMul, value(), constant(), value="product", private=True)
+
+
+@rule(op(ADD, op(ADD, _PRODUCT, computed("other"), private=True, commutative=True), known("bias"),
+         result=is_float32, commutative=True))  # fmt: skip
+def bias_first(site: Site, product: str, other: str, bias: str) -> str | None:
+    """(x W + y) + b -> (x W + b) + y, as SkipLayerNormalization adds the bias of the layer."""
+    if len(site.shape_of(bias)) != 1 or site.shape_of(product) != site.shape:
+        return None
+    return site.emit(ADD, site.emit(ADD, product, bias), other)
+
+
 _SPLIT = op(ops.Reshape, _PRODUCT, capture="split", private=True)
 
 
@@ -204,6 +217,21 @@ def _has_heads(site: Site, x: str) -> bool:
         made = next(filter(None, map(site.view.producer, made.inputs)), None)
     turn = made.attributes if made is not None else None
     return isinstance(turn, ops.Transpose) and turn.permutation == (0, 2, 1, 3)
+
+
+@rule(op(ops.MatMul, computed("x"), constant("turn"), result=is_float32))
+def partners_of_a_product(site: Site, x: str, turn: str) -> str | None:
+    """x R -> chosen channels of x * signs, where each column of R has one 1 or -1, as in rotary."""
+    data = site.data(turn)
+    places = np.abs(data).argmax(0) if data.ndim == 2 else np.zeros(0, np.int64)
+    signs = data.sum(0)
+    if not places.size or not (signs < 0).any() or {*np.abs(data).sum(0).tolist()} != {1}:
+        return None
+    if not (np.abs(signs) == 1).all():
+        return None
+    held = site.constants(site.root.name, places=places, signs=signs.astype(np.float32))
+    chosen = site.emit(ops.Gather(len(site.shape) - 1), x, held[0])
+    return site.emit(MULTIPLY, chosen, held[1])
 
 
 _FACTOR = number("factor")
@@ -320,23 +348,23 @@ def name_roll(
 
 
 FORMS = (
-    name_softmax, name_zero, bias_rows, turn_product, drop_empty,
-    merge_transposes, drop_identity, transpose_to_reshape, add_in_place,
+    name_softmax, name_zero, bias_first, bias_rows, turn_product, drop_empty,
+    merge_transposes, drop_identity, transpose_to_reshape, add_in_place, *SUMS,
 )  # fmt: skip
 
 
 def plain_attention(graph: Graph) -> Graph:
-    """Write softmax, masks, biases and movements of attention plainly."""
-    return rewrite(graph, *FORMS)
+    """Write softmax, norms, masks, biases and movements of attention plainly."""
+    return rewrite(graph, *FORMS, norm_of_integers)
 
 
 def plain_attention_to_quantise(graph: Graph) -> Graph:
     """Write attention plainly, with factors behind products, and biases apart from masks."""
-    graph = rewrite(graph, join_addends, *FORMS)
+    graph = rewrite(graph, keep_caches_apart, join_addends, *FORMS)
     return rewrite(
         graph,
         *FORMS,
         *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
-        *(add_before_turn, spread_addend),
-        *(spread_matrices, shift_by_pitch),
+        *(add_before_turn, spread_addend, join_scales, norm_of_rows),
+        *(partners_of_a_product, spread_matrices, shift_by_pitch),
     )

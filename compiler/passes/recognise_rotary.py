@@ -65,11 +65,21 @@ def _rotated(
         return None
     if not site.shape:
         return None
+    size = site.shape_of(form.source[0])[-1]
+    heads = dict.fromkeys((1, site.shape[1] if len(site.shape) == 4 else 1))
+    made = (_of_rows(site, forms, form, size * each, y, limits, block) for each in heads)
+    return next(filter(None, made), None)
+
+
+def _of_rows(
+    site: Site, forms: LinearForms, form: Linear, stride: int, y: Quantisation,
+    limits: tuple[int, int], block: int
+) -> str | None:  # fmt: skip
+    """Emit the rotation of rows of `stride` elements, those of one head or of all."""
     source, given = form.source
-    stride = site.shape_of(source)[-1]
-    rows = site.elements_of(source) // stride
+    rows, rest = divmod(site.elements_of(source), stride)
     channels, missing = divmod(site.root.output.type.elements, rows)
-    if missing or not channels:
+    if rest or missing or not channels:
         return None
     turns: list[tuple[ops.Transpose | None, Linear]] = [(None, form)]
     if len(site.shape) == 4:
@@ -100,6 +110,8 @@ def _rotated(
     operator = ops.QRotate(channels, span, scale, given.zero_point, y.zero_point, *limits)
     at = np.full((TERMS, span), -1)
     at[:, :channels] = by_row.T
+    if site.shape_of(source)[-1] != stride:
+        source = reshaped(site, source, (1, 1, rows, stride))
     pairs = choose_channels(site, source, at.reshape(-1), given.zero_point, "pairs")
     result = site.emit(operator, reshaped(site, pairs, shape), held, quantisation=y)
     if order[1] > 1:

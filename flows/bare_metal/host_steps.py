@@ -1,8 +1,8 @@
 """C statements that compute a network's host steps, one for each operator.
 
-Most call a function of `assets/host_steps.c`; elementwise operators are loops. The softmax rounds
-each power to the nearest binary32; NumPy's powers depend on the processor, so that last bits of a
-float output may differ.
+Most call a function of `assets/host_steps.c`; elementwise operators are loops. Softmax and sigmoid
+round to the nearest binary32; NumPy's powers depend on the processor, so that last bits of a float
+output may differ.
 """
 
 import math
@@ -29,8 +29,8 @@ MAX_AXES = 8
 """As in `assets/host_steps.c`."""
 
 EXPRESSIBLE = (
-    "quantize, dequantize, reshape, transpose, shift, softmax, argmax, gather, cast, where, "
-    "arithmetic or a comparison"
+    "quantize, dequantize, reshape, transpose, slice, concat, shift, softmax, sigmoid, argmax, "
+    "gather, cast, where, round, arithmetic or a comparison"
 )
 """Host steps that C can express, for messages."""
 
@@ -111,6 +111,21 @@ def statement(
             return _loops(types, result, sources, target, f"({C_TYPES[result.dtype]}){{0}}")
         case ops.Where():
             return _loops(types, result, sources, target, "{0} ? {1} : {2}")
+        case ops.Slice(starts=starts, steps=steps):
+            place = sum(n * math.prod(x.shape[i + 1 :]) for i, n in enumerate(starts))
+            read = _element(sources[0], x.shape, result.shape, place, steps)
+            made = _element(target, result.shape, result.shape)
+            return f"{_heads(result.shape)}{made} = {read};" if result.elements else ";"
+        case ops.Concat(axis=axis):
+            ends = np.cumsum([kind.shape[axis] for kind in types]).tolist()
+            parts = zip(types, sources, [0, *ends], strict=False)
+            inner, whole = math.prod(result.shape[axis + 1 :]), result.shape
+            return " ".join(
+                f"{{ {_heads(kind.shape)}{_element(target, whole, kind.shape, start * inner)} = "
+                f"{_element(source, kind.shape, kind.shape)}; }}"
+                for kind, source, start in parts
+                if kind.elements
+            )
         case ops.Binary(kind=kind) if kind in BINARY and (first in FLOATS or kind not in OF_FLOATS):
             return _loops(types, result, sources, target, f"{{0}} {BINARY[kind]} {{1}}")
     arguments = _arguments(node, x)
@@ -133,17 +148,38 @@ def _loops(
 ) -> str:
     """Return loops over the result's axes, with broadcasting, around an assignment."""
     shape = result.shape
+    given = [_element(array, kind.shape, shape) for array, kind in zip(sources, types, strict=True)]
+    value = expression.format(*given)
+    return f"{_heads(shape)}{_element(target, shape, shape)} = {value};"
+
+
+def _heads(shape: tuple[int, ...]) -> str:
     axes = [axis for axis, extent in enumerate(shape) if extent > 1]
+    return "".join(f"for (size_t i{i} = 0; i{i} < {shape[i]}; ++i{i}) " for i in axes)
 
-    def element(array: str, kind: TensorType) -> str:
-        own = (1,) * (len(shape) - len(kind.shape)) + kind.shape
-        steps = {axis: math.prod(own[axis + 1 :]) for axis in axes if own[axis] > 1}
-        place = " + ".join(f"i{axis} * {step}" for axis, step in steps.items())
-        return f"({array})[{place or 0}]"
 
-    heads = [f"for (size_t i{axis} = 0; i{axis} < {shape[axis]}; ++i{axis})" for axis in axes]
-    given = [element(array, kind) for array, kind in zip(sources, types, strict=True)]
-    return " ".join([*heads, f"{element(target, result)} = {expression.format(*given)};"])
+def _element(
+    array: str, own: tuple[int, ...], shape: tuple[int, ...], place: int = 0,
+    strides: Sequence[int] = ()
+) -> str:  # fmt: skip
+    """Return the element of an array for the indices of loops over a shape.
+
+    Parameters
+    ----------
+    own : tuple of int
+        The array's shape; axes of extent 1 are broadcast.
+    place : int
+        The first element.
+    strides : sequence of int
+        Distances of elements along each axis, or none for neighbours.
+    """
+    own = (1,) * (len(shape) - len(own)) + own
+    terms = [
+        f"i{axis} * {math.prod(own[axis + 1 :]) * (strides[axis] if strides else 1)}"
+        for axis, extent in enumerate(shape)
+        if extent > 1 and own[axis] > 1
+    ]
+    return f"({array})[{' + '.join([*terms, *([str(place)] if place or not terms else [])])}]"
 
 
 def constant_declaration(name: str, data: np.ndarray) -> str:
@@ -165,6 +201,8 @@ def _arguments(node: Node, x: TensorType) -> tuple[object, ...] | None:
             return "quantize", x.elements, _literal(by.scales[0]), by.zero_points[0]
         case ops.Dequantize(axis=None) as by if x.dtype == "int8":
             return "dequantize", x.elements, _literal(by.scales[0]), by.zero_points[0]
+        case ops.Unary(kind="Round" | "Sigmoid" as kind) if x.dtype == "float32":
+            return kind.lower(), x.elements
         case ops.Shift():
             return "shift", x.elements
         case ops.Transpose(permutation=order) if len(order) <= MAX_AXES:

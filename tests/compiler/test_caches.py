@@ -10,6 +10,7 @@ from tests.compiler.attention_networks import Attention, Writer, quantised
 from tests.compiler.onnx_models import model, run_onnxruntime, value
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.quantiser.prepare import prepare
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
@@ -142,3 +143,86 @@ def test_a_decoder_with_a_cache_is_one_program(case):
         assert np.array_equal(found[name], expected)
         noise = np.square(found[name] - in_float[name]).mean()
         assert 10 * np.log10(np.square(in_float[name]).mean() / noise) > 22
+
+
+# Static caches ------------------------------------------------------------------------------------
+
+
+class StaticWriter(CachedWriter):
+    """A decoder of one token that writes into its cache, by `Where`, at a given position."""
+
+    def network(self) -> onnx.ModelProto:
+        case, form = self.case, self.form
+        total, shared = case.past, case.heads // case.shared
+        rows = np.arange(total).reshape(1, 1, total, 1)
+        place = self.emit("Reshape", "position", np.array([1, 1, 1, 1]))
+        here = self.emit("Equal", rows, place)
+        earlier = self.emit("LessOrEqual", rows.reshape(1, 1, 1, total), place)
+        ends = (np.array(number, np.float32) for number in (0, -1e9))
+        mask = self.emit("Where", earlier, *ends)
+        x = self.norm("x")
+        q = self.rows(x, case.heads, case.rotary)
+        k, v = (
+            self.emit("Where", here, self.rows(x, shared, rotary), past)
+            for rotary, past in ((case.rotary, "past_k"), ("none", "past_v"))
+        )
+        wide_k, wide_v = (self.widened(each, total) for each in (k, v))
+        product = self.emit("MatMul", q, self.emit("Transpose", wide_k, perm=[0, 1, 3, 2]))
+        scores = self.emit("Div", product, np.array(np.sqrt(case.size), np.float32))
+        shares = self.emit("Softmax", self.emit("Add", scores, mask), axis=-1)
+        context = self.emit("Transpose", self.emit("MatMul", shares, wide_v), perm=[0, 2, 1, 3])
+        flat = self.emit("Reshape", context, np.array([1, 1, form.channels]))
+        y = self.emit("Add", "x", self.dense(flat, form.channels, form.channels))
+        inputs = [
+            value("x", np.float32, (1, 1, form.channels)),
+            value("position", np.int64, (1, 1)),
+        ]
+        inputs += [
+            value(name, np.float32, (1, shared, total, case.size)) for name in ("past_k", "past_v")
+        ]
+        return model(self.nodes, inputs, [y, k, v], self.constants, 18)
+
+
+STATIC = {
+    "heads": Cached(tokens=1, past=9),
+    "shared heads, pairs": Cached(heads=4, shared=2, tokens=1, past=9, rotary="pairs"),
+}
+
+
+@pytest.mark.parametrize("case", STATIC.values(), ids=STATIC)
+def test_a_static_cache_is_merged_behind_the_program(case):
+    graph = import_onnx(StaticWriter(case).network().SerializeToString())
+    chance = np.random.default_rng(3)
+    drawn = {
+        each.name: chance.integers(0, case.past, (25, 1, 1))
+        if each.name == "position"
+        else chance.uniform(-2, 2, (25, *each.type.shape)).astype(np.float32)
+        for each in graph.inputs
+    }
+    apart = prepare(graph)
+    for place in range(case.past + 2):  # behind the end, nothing is written
+        given = {name: data[place] for name, data in drawn.items()}
+        given["position"] = np.array([[place]])
+        expected, found = evaluate(graph, given), evaluate(apart, given)
+        for one, other in zip(expected.values(), found.values(), strict=True):
+            np.testing.assert_allclose(other, one, atol=1e-5)
+    module = quantised(graph, drawn, ROWS)
+    assert len(module.segments) == 1, [one.op for one in module.graph.nodes]
+    given = {name: data[0] for name, data in drawn.items()}
+    with open_device("sim", ROWS) as device:
+        outputs = Session(module, device).run(given).outputs
+    for name, expected in evaluate(module.graph, given).items():
+        np.testing.assert_array_equal(outputs[name], expected)
+    for name, in_float in evaluate(graph, given).items():
+        noise = np.square(outputs[name] - in_float).mean()
+        assert 10 * np.log10(np.square(in_float).mean() / noise) > 24
+
+
+def test_a_cache_in_which_a_key_may_stand_twice_stays():
+    """`Where` writes at all places with the number."""
+    writer = StaticWriter(STATIC["heads"])
+    proto = writer.network()
+    (rows,) = (one for one in proto.graph.initializer if one.dims == [1, 1, 9, 1])
+    rows.CopyFrom(onnx.numpy_helper.from_array(np.arange(9).reshape(1, 1, 9, 1) // 2, rows.name))
+    apart = prepare(import_onnx(proto.SerializeToString()))
+    assert sum(node.op == "where" for node in apart.nodes) == 3, "the mask and two caches"

@@ -64,10 +64,11 @@ class Form(NamedTuple):
 
 
 def packed(mask=None, past=None, added=None, outputs=("y",), **attributes) -> Form:
+    columns = sum(attributes.get("qkv_hidden_sizes", [3 * WIDTH]))
     inputs = {
         "x": random(BATCH, POSITIONS, 12),
-        "w": random(12, 3 * WIDTH),
-        "b": random(3 * WIDTH),
+        "w": random(12, columns),
+        "b": random(columns),
         "mask": mask,
         "past": past,
         "added": added,
@@ -174,6 +175,7 @@ FORMS = {
         past=random(2, BATCH, HEADS, PAST, SIZE), outputs=("y", "present"), unidirectional=1
     ),
     "Attention, causal": packed(unidirectional=1),
+    "Attention, smaller values": packed(qkv_hidden_sizes=[WIDTH, WIDTH, 12]),
     "Attention, bias": packed(added=random(1, HEADS, POSITIONS, POSITIONS), scale=0.3),
     **{f"Attention, mask {name}": packed(mask) for name, mask in MASKS.items()},
     "Attention, mask, causal": packed(MASKS["of keys"], unidirectional=1),
@@ -280,6 +282,72 @@ def test_lengths_of_a_cache_exclude_the_keys_behind_them() -> None:
     (expected,) = ReferenceEvaluator(proto).run(None, given)
     got = evaluate(import_onnx(proto.SerializeToString()), given)["y"]
     np.testing.assert_allclose(got, np.asarray(expected), rtol=2e-4, atol=2e-5)
+
+
+ROWS = {name: random(2, 6, 16) for name in "kv"}
+WINDOWS = {
+    "window before": ({}, {"left_window_size": 2, "is_causal": 1}),
+    "window on both sides": ({}, {"left_window_size": 1, "right_window_size": 2}),
+    "causal, lengths": ({"lengths": np.array([6, 4])}, {"is_causal": 1}),
+    "window, lengths": ({"lengths": np.array([3, 5])}, {"left_window_size": 2}),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_and_lengths_are_those_of_the_reference(name: str) -> None:
+    """ONNX Runtime has no kernel for windows; queries are the last of the valid positions."""
+    more, attributes = WINDOWS[name]
+    given = {"q": random(2, 4, 32)} | ROWS | more
+    names = ["q", "k", "v", "", "", "", "lengths"][: 7 if more else 3]
+    shown = [value(name, a.dtype, a.shape) for name, a in given.items()]
+    heads = {"q_num_heads": 4, "kv_num_heads": 2}
+    operator = node("Attention", names, ["y"], **heads, **attributes)
+    windows = any("window" in attribute for attribute in attributes)
+    proto = model([operator], shown, ["y"], opset=25 if windows else 24)
+    (expected,) = ReferenceEvaluator(proto).run(None, given)
+    graph = import_onnx(proto.SerializeToString())
+    assert sum(one.op == "matmul" for one in graph.nodes) == 2, "as no function of ONNX"
+    found = evaluate(graph, given)["y"]
+    np.testing.assert_allclose(found, np.asarray(expected), rtol=2e-4, atol=2e-5)
+
+
+HALVES = (
+    "Attention, mask lengths", "MultiHeadAttention, past", "GroupQueryAttention, rotary step",
+    "QAttention", "RotaryEmbedding", "EmbedLayerNormalization", "ONNX Attention, numbers",
+    "ONNX Attention, past",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_form_of_float16_computes_what_it_computes_in_float32(name: str) -> None:
+    form = FORMS[name]
+
+    def narrow(array, kind: type):
+        if array is None or array.dtype != np.float32:
+            return array
+        return array.astype(np.float16).astype(kind)
+
+    expected, found = (
+        evaluate(import_onnx(one.model().SerializeToString()), one.given)
+        for kind in (np.float32, np.float16)
+        for one in [form._replace(inputs={n: narrow(a, kind) for n, a in form.inputs.items()})]
+    )
+    for output in filter(None, form.outputs):
+        assert found[output].dtype == narrow(expected[output], np.float16).dtype
+        np.testing.assert_allclose(found[output], expected[output], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_packed_heads_are_those_that_come_apart(parts: int) -> None:
+    """ONNX Runtime takes packed heads on GPUs only."""
+    form = separate(keys=POSITIONS)
+    each = [form.given[name].reshape(BATCH, POSITIONS, HEADS, SIZE) for name in "qkv"]
+    whole = np.stack(each[3 - parts :], axis=3)
+    rows = {"q": form.given["q"], "k": whole} if parts == 2 else {"q": whole}
+    expected = evaluate(import_onnx(form.model().SerializeToString()), form.given)["y"]
+    packed_form = form._replace(inputs=rows)
+    found = evaluate(import_onnx(packed_form.model().SerializeToString()), rows)["y"]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_a_swish_is_a_product_with_its_sigmoid() -> None:

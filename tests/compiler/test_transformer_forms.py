@@ -14,12 +14,15 @@ from tilewright.compiler.quantiser.options import QuantiserOptions
 from tilewright.isa.configuration import PRESETS
 
 from .attention_networks import assert_one_program
+from .norm_forms import NORMS
 from .onnx_models import run_onnxruntime
 from .relative_forms import RELATIVE
 from .transformer_forms import FORMS as USUAL
 from .transformer_forms import Block
 
-FORMS = USUAL | RELATIVE
+FORMS = USUAL | RELATIVE | NORMS
+QUICK_NORMS = "torch's normalize", "norm of channels", "norm of heads, rotary"
+"""Of those in `norm_forms`, which differ little."""
 MACHINE = PRESETS["8x8"].replace(name="rows-8x8", row_statistics="all")
 
 
@@ -30,7 +33,15 @@ def quantised(graph: Graph, block: Block) -> Graph:
     return import_model(export_onnx(result.graph).SerializeToString())
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow)
+        if name in NORMS and name not in QUICK_NORMS
+        else name
+        for name in FORMS
+    ],
+)
 def test_a_form_is_one_program(name: str) -> None:
     block = Block(len(name))
     proto = block.model(FORMS[name](block))

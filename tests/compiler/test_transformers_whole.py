@@ -106,6 +106,42 @@ def test_a_mean_over_another_axis_is_no_norm_of_rows(axis):
     assert ("qnorm" in kinds) == (axis == 2)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_norm_of_integers_along_another_axis_is_turned(again):
+    """[2, 24, 7] along 24, which is last in memory; the transpose may be quantised again."""
+    chance = np.random.default_rng(8)
+    constants = {
+        **scalars(s=0.05, z=np.int8(9), t=0.03, y0=np.int8(-4), eps=1e-5),
+        "gamma": chance.normal(1, 0.4, (24, 1)).astype(np.float32),
+    }
+    between = [
+        node("QuantizeLinear", ["f.turned", "s", "z"], ["i"]),
+        node("DequantizeLinear", ["i", "s", "z"], ["r"]),
+    ]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Transpose", ["f"], ["f.turned" if again else "r"], perm=[0, 2, 1]),
+        *(between if again else []),
+        node("ReduceMean", ["r"], ["m"], axes=[1]),
+        node("Sub", ["r", "m"], ["c"]),
+        node("Mul", ["c", "c"], ["q"]),
+        node("ReduceMean", ["q"], ["v"], axes=[1]),
+        node("Add", ["v", "eps"], ["e"]),
+        node("Sqrt", ["e"], ["d"]),
+        node("Div", ["c", "d"], ["u"]),
+        node("Mul", ["u", "gamma"], ["n"]),
+        node("QuantizeLinear", ["n", "t", "y0"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", np.int8, (2, 7, 24))], ["y"], constants, 17)
+    compiled = compile_module(import_model(proto.SerializeToString()), ROWS)
+    assert "qnorm" in [one.op for one in compiled.graph.nodes]
+    x = chance.integers(-128, 128, (2, 7, 24)).astype(np.int8)
+    found = Session(compiled, open_device("sim", ROWS)).run(x).outputs["y"]
+    off = np.abs(found.astype(int) - run_onnxruntime(proto, {"x": x}, optimise=False)["y"])
+    assert off.max() <= 1
+    assert np.mean(off > 0) < 0.02
+
+
 # Whole networks -----------------------------------------------------------------------------------
 
 

@@ -468,6 +468,13 @@ def computed(block: Block, x: str) -> str:
     return by_halves(block, x, *tables)
 
 
+def by_product(block: Block, x: str) -> str:
+    """Partners come from a product with a matrix of 1 and -1, as for phones."""
+    cos, sin = (np.tile(table, (1, 2)) for table in angles())
+    partners = block("MatMul", x, floats(np.eye(SIZE, k=HALF) - np.eye(SIZE, k=-HALF)))
+    return block("Add", block("Mul", x, cos), block("Mul", partners, sin))
+
+
 def of_a_part(block: Block, x: str) -> str:
     """GPT-NeoX: the other channels stay as they are."""
     moved, kept = block.several(2, "Split", x, np.array([4, SIZE - 4]), axis=-1)
@@ -491,6 +498,7 @@ TURNS: dict[str, Turn] = {
     "gathered tables": gathered,
     "computed tables": computed,
     "part of a head": of_a_part,
+    "product with signs": by_product,
 }
 ROTARY: dict[str, Form] = {name: partial(turned, turn) for name, turn in TURNS.items()}
 

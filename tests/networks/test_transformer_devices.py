@@ -1,4 +1,6 @@
-"""A transformer's block with norms, softmax, masks and rotary embedding on every device."""
+"""A transformer's block, and small forms of known transformers and cells, on every device."""
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import pytest
 from tests.compiler.attention_networks import Attention, Writer, compiled, quantised
 from tests.compiler.onnx_models import model, node, value
 from tests.flows.bare_metal.c_board import CBoard, SimCore
+from tests.networks.small_transformers import NETWORKS, draw
 from tests.runtime.stub_board import serve_in_background
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
@@ -64,6 +67,60 @@ def test_a_block_on_a_virtual_board(block):
         memory = device.memory
         cycles = same_as_reference(block, device)
     assert cycles == same_as_reference(block, open_device("sim", SMALL, memory))
+
+
+# Whole networks -----------------------------------------------------------------------------------
+
+
+@cache
+def network(name: str):
+    """The module of a quantised network, an input, and the reference's outputs."""
+    proto = NETWORKS[name].build()
+    module = quantised(import_onnx(proto.SerializeToString()), draw(proto, 12, 5), SMALL)
+    given = {key: array[0] for key, array in draw(proto, 1, 9).items()}
+    assert [step for step in module.steps if isinstance(step, int)] == [0]
+    assert {one.op for one in module.graph.nodes} >= NETWORKS[name].layers
+    return module, given, evaluate(module.graph, given)
+
+
+def cycles_of(name: str, device) -> int | None:
+    module, given, expected = network(name)
+    with device:
+        run = Session(module, device).run(given)
+    for output, array in expected.items():
+        np.testing.assert_array_equal(run.outputs[output], array)
+    return run.profile.cycles
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["rtl", "gate"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_equals_the_reference_in_the_cycles_of_sim(name, device):
+    cycles = cycles_of(name, open_device("sim", SMALL))
+    assert cycles_of(name, open_device(device, SMALL)) in (cycles, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_on_a_virtual_board(name):
+    with serve_in_background(VirtualBoard(SMALL, 1 << 16, 25_000_000)) as server:
+        device = open_device(server.port.address, SMALL)
+        memory = device.memory
+        cycles = cycles_of(name, device)
+    assert cycles == cycles_of(name, open_device("sim", SMALL, memory))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("core", [SimCore, VerilatedCore])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_in_exported_c(name, core, tmp_path):
+    module, given, expected = network(name)
+    result, found = in_c(
+        module, core(SMALL), tmp_path, *(given[i.name] for i in module.graph.inputs)
+    )
+    assert result == 0
+    for array, other in zip(found, expected.values(), strict=True):  # the host's sigmoid is a float
+        np.testing.assert_allclose(array, other, rtol=2e-7, atol=0)
 
 
 # Exported C ---------------------------------------------------------------------------------------

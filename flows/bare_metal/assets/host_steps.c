@@ -12,6 +12,28 @@ void tilewright_copy(void *target, const void *source, size_t bytes)
     while (bytes--) *to++ = *from++;
 }
 
+/* The nearest integer, an even one at half way. */
+static int nearest(float x)
+{
+    int whole = (int)x;
+    const float rest = x - (float)whole;
+
+    if (rest > 0.5f || (rest == 0.5f && whole % 2 != 0)) ++whole;
+    if (rest < -0.5f || (rest == -0.5f && whole % 2 != 0)) --whole;
+    return whole;
+}
+
+void tilewright_round(float *target, const float *source, size_t count)
+{
+    for (; count--; ++target, ++source) {
+        const float x = *source;
+        const int small = x > -8388608.0f && x < 8388608.0f; /* others are integers, or NaN */
+        const int whole = small ? nearest(x) : 0;
+
+        *target = whole ? (float)whole : small ? x * 0.0f : x; /* -0.0 stays negative */
+    }
+}
+
 /* saturate(round_half_even(x / scale) + zero_point); NaN gives the zero point. */
 void tilewright_quantize(int8_t *target, const float *source, size_t count, float scale,
                          int zero_point)
@@ -19,17 +41,12 @@ void tilewright_quantize(int8_t *target, const float *source, size_t count, floa
     const float least = (float)(-128 - zero_point), most = (float)(127 - zero_point);
 
     for (; count--; ++target, ++source) {
-        float ratio = *source / scale, rest;
-        int whole;
+        float ratio = *source / scale;
 
         if (ratio != ratio) ratio = 0;
         if (ratio < least) ratio = least;
         if (ratio > most) ratio = most;
-        whole = (int)ratio;
-        rest = ratio - (float)whole;
-        if (rest > 0.5f || (rest == 0.5f && whole % 2 != 0)) ++whole;
-        if (rest < -0.5f || (rest == -0.5f && whole % 2 != 0)) --whole;
-        *target = (int8_t)(whole + zero_point);
+        *target = (int8_t)(nearest(ratio) + zero_point);
     }
 }
 
@@ -102,6 +119,15 @@ void tilewright_softmax(float *target, const float *source, size_t rows, size_t 
 }
 
 /* The first of the largest elements of each row. */
+void tilewright_sigmoid(float *target, const float *source, size_t count)
+{
+    for (; count--; ++target, ++source) {
+        const double part = power(*source < 0 ? *source : -*source);
+
+        *target = (float)((*source < 0 ? part : 1) / (1 + part));
+    }
+}
+
 void tilewright_argmax(int64_t *target, const float *source, size_t rows, size_t columns)
 {
     size_t column, best;

@@ -51,6 +51,8 @@ void tilewright_quantize(int8_t *target, const float *source, size_t count, floa
                          int zero_point);
 void tilewright_dequantize(float *target, const int8_t *source, size_t count, float scale,
                            int zero_point);
+void tilewright_round(float *target, const float *source, size_t count);
+void tilewright_sigmoid(float *target, const float *source, size_t count);
 void tilewright_shift(void *target, const void *source, size_t count);
 void tilewright_transpose(void *target, const void *source, size_t element_bytes, size_t rank,
                           const uint32_t *extents, const uint32_t *steps);

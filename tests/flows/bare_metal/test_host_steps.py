@@ -45,6 +45,20 @@ def test_quantise(steps, random, scale, zero):
     np.testing.assert_array_equal(y, ops.Quantize((scale,), (zero,), "int8").compute(x))
 
 
+@given(random=RANDOM)
+def test_round(steps, random):
+    ties = (random.integers(-9, 9, 20) + 0.5).astype(np.float32)
+    wide = random.normal(0, 2.0 ** random.integers(0, 40), 20).astype(np.float32)
+    x = np.concatenate(
+        [ties, np.nextafter(ties, np.float32(0)), wide, np.array(STRANGE, "float32")]
+    )
+    y = np.zeros_like(x)
+    steps.tilewright_round(pointer(y), pointer(x), size(x.size))
+    expected = ops.Unary("Round").compute(x)
+    np.testing.assert_array_equal(y, expected)
+    np.testing.assert_array_equal(np.signbit(y), np.signbit(expected))
+
+
 @given(scale=SCALES, zero=ZEROS)
 def test_dequantise(steps, scale, zero):
     x, y = np.arange(-128, 128).astype(np.int8), np.zeros(256, np.float32)
@@ -81,6 +95,16 @@ def test_softmax(steps, random, columns, spread):
     steps.tilewright_softmax(pointer(y), pointer(x), size(3), size(columns))
     powers = np.exp((x - x.max(axis=1, keepdims=True)).astype(np.float64))
     exact = powers / powers.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(y, exact, rtol=3 * 2.0**-24, atol=2.0**-149)
+
+
+@given(random=RANDOM, spread=st.sampled_from([0.1, 3, 30, 300]))
+def test_sigmoid(steps, random, spread):
+    x = np.append(random.normal(0, spread, 40), [-np.inf, np.inf]).astype(np.float32)
+    y = np.zeros_like(x)
+    steps.tilewright_sigmoid(pointer(y), pointer(x), size(x.size))
+    with np.errstate(over="ignore"):
+        exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     np.testing.assert_allclose(y, exact, rtol=3 * 2.0**-24, atol=2.0**-149)
 
 

@@ -134,8 +134,8 @@ def test_a_host_step_that_c_lacks_is_named(tmp_path, capsys, kind, op):
     assert refused(capsys, "--c", tmp_path / "c", path) == (
         1,
         f"error: layer `{kind}_7`: expected a layer of the accelerator or a host step that C can "
-        "express (quantize, dequantize, reshape, transpose, shift, softmax, argmax, gather, cast, "
-        "where, arithmetic or a comparison), got "
+        "express (quantize, dequantize, reshape, transpose, slice, concat, shift, softmax, "
+        "sigmoid, argmax, gather, cast, where, round, arithmetic or a comparison), got "
         f"`{op}` of float32[1, 4]; quantise it, or cut it from the network",
     )
     assert not (tmp_path / "c").exists()
