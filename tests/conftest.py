@@ -8,10 +8,12 @@ in a package of their own, and pip has none. Nor is the extra `firmware`, a C co
 
 import gc
 import os
+import random
 import re
 import signal
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import combinations
@@ -101,6 +103,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--processor-seconds", type=int, metavar="N",
         help="table of the N files and the N fixtures that take most processor time",
     )  # fmt: skip
+    parser.addoption("--whole", action="store_true", help="all cases of tests marked `sampled`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -165,9 +168,44 @@ def pytest_collection():
         gc.enable()
 
 
+def sample(cases: list[pytest.Function], count: int) -> list[pytest.Function]:
+    """Choose so many cases of a test, the same ones each time.
+
+    Each value of each parameter is in as many of them as the others of this parameter.
+    """
+    left = random.Random(0).sample(cases, len(cases))
+    chosen, seen = [], Counter()
+
+    def repeats(case: pytest.Function) -> list[int]:
+        return sorted((seen[each] for each in case.callspec.indices.items()), reverse=True)
+
+    while left and len(chosen) < count:
+        chosen.append(min(left, key=repeats))
+        left.remove(chosen[-1])
+        seen.update(chosen[-1].callspec.indices.items())
+    return chosen
+
+
+def leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a sample of the cases of tests marked `sampled`, unless a test is named."""
+    if config.getoption("whole") or any("::" in word for word in config.args):
+        return
+    families: defaultdict[object, list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
+            families[item.parent, item.originalname].append(item)
+    left_out: set[pytest.Item] = set()
+    for cases in families.values():
+        (count,) = cases[0].get_closest_marker("sampled").args
+        left_out |= {*cases} - {*sample(cases, count)}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under a capped level, leave out tests that name a level: the cap does not change them."""
     items.sort(key=lambda item: item.path not in LONG_PATHS)
+    leave_out_cases(config, items)
     if level_cap() not in LEVELS:
         return
     of_a_level = [

@@ -44,6 +44,7 @@ def expected(product: HeadProduct, a: np.ndarray, b: np.ndarray, factor: float =
     return found.swapaxes(1, 2) if product.joined[2] else found
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("transposed", [False, True])
@@ -89,6 +90,7 @@ BYTES = {
 }
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("shape", BYTES)
 @pytest.mark.parametrize("points", [(0, 0), (3, 0), (-7, 5)])
