@@ -174,15 +174,15 @@ def sample(cases: list[pytest.Function], count: int) -> list[pytest.Function]:
     Each value of each parameter is in as many of them as the others of this parameter.
     """
     left = random.Random(0).sample(cases, len(cases))
+    values = {
+        case: [(name, repr(value)) for name, value in case.callspec.params.items()] for case in left
+    }
     chosen, seen = [], Counter()
-
-    def repeats(case: pytest.Function) -> list[int]:
-        return sorted((seen[each] for each in case.callspec.indices.items()), reverse=True)
-
     while left and len(chosen) < count:
-        chosen.append(min(left, key=repeats))
-        left.remove(chosen[-1])
-        seen.update(chosen[-1].callspec.indices.items())
+        case = min(left, key=lambda case: sorted((seen[each] for each in values[case]))[::-1])
+        left.remove(case)
+        chosen.append(case)
+        seen.update(values[case])
     return chosen
 
 
@@ -194,12 +194,12 @@ def leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
             families[item.parent, item.originalname].append(item)
-    left_out: set[pytest.Item] = set()
+    left_out: set[int] = set()
     for cases in families.values():
         (count,) = cases[0].get_closest_marker("sampled").args
-        left_out |= {*cases} - {*sample(cases, count)}
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+        left_out |= {id(case) for case in {*cases} - {*sample(cases, count)}}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+    items[:] = [item for item in items if id(item) not in left_out]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

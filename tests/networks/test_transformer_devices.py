@@ -6,21 +6,14 @@ import pytest
 from tests.compiler.attention_networks import Attention, Writer, compiled, quantised
 from tests.compiler.onnx_models import model, node, value
 from tests.flows.bare_metal.c_board import CBoard, SimCore
+from tests.gate_machine import MACHINE
 from tests.runtime.stub_board import serve_in_background
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
 from tilewright.flows.bare_metal.host_board import VerilatedCore
-from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import open_device
 from tilewright.runtime.session import Session
 from tilewright.sim.board import VirtualBoard
-
-SMALL = PRESETS["tiny"].replace(
-    name="rows-2x2", row_statistics="all", lut_tables=2, act_depth=512, wgt_depth=256,
-    acc_depth=128, param_depth=32, burst_beats=16, outstanding_bursts=32, queue_depth=8,
-)  # fmt: skip
-"""Lanes and loops determine the size of the netlist; memories and bursts cost few gates. With
-those of `tiny`, the block would be two programs and take seven times as many cycles."""
 
 FORM = Attention(2, 1, 8, 8, "padding and causal", "halves", gated=True, normed=True)
 INTEGERS = {"qnorm", "qsoftmax", "qmatmul", "qrotate", "qconv", "qadd", "qmul", "qlut"}
@@ -32,7 +25,7 @@ BAD_INDEX = 21
 
 @pytest.fixture(scope="module")
 def block():
-    _, module, given = compiled(FORM, SMALL)
+    _, module, given = compiled(FORM, MACHINE)
     assert len(module.segments) == 1
     assert {one.op for one in module.graph.nodes} >= INTEGERS
     (expected,) = evaluate(module.graph, given).values()
@@ -52,18 +45,18 @@ def same_as_reference(block, device):
     "name", ["reference", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rtl", "gate"))]
 )
 def test_a_block_equals_the_reference_in_the_cycles_of_sim(block, name):
-    cycles = same_as_reference(block, open_device("sim", SMALL))
-    assert same_as_reference(block, open_device(name, SMALL)) in (cycles, None)
+    cycles = same_as_reference(block, open_device("sim", MACHINE))
+    assert same_as_reference(block, open_device(name, MACHINE)) in (cycles, None)
 
 
 @pytest.mark.slow
 def test_a_block_on_a_virtual_board(block):
-    board = VirtualBoard(SMALL, 1 << 16, 25_000_000)
+    board = VirtualBoard(MACHINE, 1 << 16, 25_000_000)
     with serve_in_background(board) as server:
-        device = open_device(server.port.address, SMALL)
+        device = open_device(server.port.address, MACHINE)
         memory = device.memory
         cycles = same_as_reference(block, device)
-    assert cycles == same_as_reference(block, open_device("sim", SMALL, memory))
+    assert cycles == same_as_reference(block, open_device("sim", MACHINE, memory))
 
 
 # Exported C ---------------------------------------------------------------------------------------
@@ -82,17 +75,17 @@ def in_c(module, core, folder, *inputs):
 def test_exported_c_computes_masks_and_runs_the_block(block, core, tmp_path):
     module, given, expected = block
     given = [given[one.name] for one in module.graph.inputs]
-    result, (found,) = in_c(module, core(SMALL), tmp_path, *given)
+    result, (found,) = in_c(module, core(MACHINE), tmp_path, *given)
     assert result == 0
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("mask", ["boolean", "padding"])
 def test_exported_c_of_other_masks(mask, tmp_path):
-    _, module, given = compiled(Attention(2, 1, 4, 6, mask, "none"), SMALL)
+    _, module, given = compiled(Attention(2, 1, 4, 6, mask, "none"), MACHINE)
     (expected,) = evaluate(module.graph, given).values()
     given = [given[one.name] for one in module.graph.inputs]
-    result, (found,) = in_c(module, SimCore(SMALL), tmp_path, *given)
+    result, (found,) = in_c(module, SimCore(MACHINE), tmp_path, *given)
     assert result == 0
     np.testing.assert_array_equal(found, expected)
 
@@ -107,9 +100,9 @@ def test_exported_c_looks_up_tokens(dtype, tmp_path):
     proto = model(writer.nodes, inputs, [writer.block()], writer.constants, 18)
     chance = np.random.default_rng(4)
     texts = chance.integers(-words, words, (13, 1, form.tokens)).astype(dtype)
-    module = quantised(import_onnx(proto.SerializeToString()), {"tokens": texts[1:]}, SMALL)
+    module = quantised(import_onnx(proto.SerializeToString()), {"tokens": texts[1:]}, MACHINE)
     board = CBoard(module, tmp_path)
-    board.connect(SimCore(SMALL))
+    board.connect(SimCore(MACHINE))
     assert board.load() == 0
     (expected,) = evaluate(module.graph, {"tokens": texts[0]}).values()
     result, (found,) = board.run(texts[0])
