@@ -46,7 +46,7 @@ help:
 	@echo "make test    the quick tests of every layer, a quarter of an hour on two cores"
 	@echo "             (PYTEST_ARGS=... for some)"
 	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs;"
-	@echo "             three quarters of an hour"
+	@echo "             three quarters of an hour on two cores"
 	@echo "make firmware  install a C compiler for the soft CPU (410 MB), so that \`make test-slow\` runs"
 	@echo "             exported C on it"
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"

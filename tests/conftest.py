@@ -177,9 +177,10 @@ def sample(cases: list[pytest.Function], count: int) -> list[pytest.Function]:
     values = {
         case: [(name, repr(value)) for name, value in case.callspec.params.items()] for case in left
     }
-    chosen, seen = [], Counter()
+    chosen: list[pytest.Function] = []
+    seen: Counter[tuple[str, str]] = Counter()
     while left and len(chosen) < count:
-        case = min(left, key=lambda case: sorted((seen[each] for each in values[case]))[::-1])
+        case = min(left, key=lambda case: sorted(seen[each] for each in values[case])[::-1])
         left.remove(case)
         chosen.append(case)
         seen.update(values[case])
@@ -190,13 +191,13 @@ def leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a sample of the cases of tests marked `sampled`, unless a test is named."""
     if config.getoption("whole") or any("::" in word for word in config.args):
         return
-    families: defaultdict[object, list[pytest.Function]] = defaultdict(list)
+    families: defaultdict[tuple[object, str, int], list[pytest.Function]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
-            families[item.parent, item.originalname].append(item)
+        mark = item.get_closest_marker("sampled")
+        if mark and isinstance(item, pytest.Function):
+            families[item.parent, item.originalname, *mark.args].append(item)
     left_out: set[int] = set()
-    for cases in families.values():
-        (count,) = cases[0].get_closest_marker("sampled").args
+    for (*_, count), cases in families.items():
         left_out |= {id(case) for case in {*cases} - {*sample(cases, count)}}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]
