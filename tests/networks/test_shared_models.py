@@ -128,16 +128,11 @@ def test_gtcrn_runs_whole_but_for_its_filter_banks():
     assert programs[1][0] == "MatMul_26"  # a filter bank, before all but the caches
     assert programs[2] == ["MatMul_1757"]
     assert len(programs) == 3
-    frames = [{name: array[at] for name, array in batches.inputs.items()} for at in (3, 4)]
-    states = ("conv_cache", "tra_cache", "inter_cache")
+    sample = {name: array[3] for name, array in batches.inputs.items()}
     with open_device("sim", machine) as device:
-        session = Session(module, device)
-        for frame in frames:
-            run = session.run(frame)
-            for name, array in evaluate(module.graph, frame).items():
-                np.testing.assert_array_equal(run.outputs[name], array)
-            frames[1] |= {name: run.outputs[f"{name}_out"] for name in states}
-    assert run.profile.macs == 671_137, "products of a frame in int8"
+        run = Session(module, device).run(sample)
+    for name, array in evaluate(module.graph, sample).items():
+        np.testing.assert_array_equal(run.outputs[name], array)
 
 
 @pytest.mark.parametrize(("positions", "past"), [(12, 0), (1, 12), (3, 4)])
