@@ -95,14 +95,14 @@ def drawn_chains(seeds: range, monkeypatch) -> Iterator[tuple[int, int]]:
 
 
 def test_no_chain_beats_its_bound_whatever_the_schedules(monkeypatch):
-    found = list(drawn_chains(range(3000, 3030), monkeypatch))
-    assert len(found) > 12
+    found = list(drawn_chains(range(3000, 3060), monkeypatch))
+    assert len(found) > 25
     assert min(exact / bound for bound, exact in found) < 2
 
 
 @pytest.mark.slow
 def test_no_chain_of_many_beats_its_bound(monkeypatch):
-    assert len(list(drawn_chains(range(4000, 4200), monkeypatch))) > 80
+    assert len(list(drawn_chains(range(4000, 4400), monkeypatch))) > 160
 
 
 def test_kernels_one_after_the_other_do_not_beat_their_bound(monkeypatch):
@@ -131,7 +131,7 @@ def chosen_programs() -> list[tuple[Instruction, ...]]:
     net = Network((1, 14, 14, 64))
     slow = net.graph(net.add(net.conv(net.input, "conv", 64), net.input, "sum"))
     asked = [(slow, few_lanes)]
-    for seed, sketch in chains(range(3000, 3012)):
+    for seed, sketch in chains(range(3000, 3025)):
         asked.append((realise(sketch), CONFIGURATIONS[seed % len(CONFIGURATIONS)]))
     found = []
     for graph, configuration in asked:

@@ -137,7 +137,7 @@ def test_random_tokens_are_words_of_the_embedding(written, capsys):
 
 def test_a_tagger_is_quantised_with_its_recurrent_layers(written, capsys):
     model, samples, dims = written
-    asked = ("--input", samples, "--calibrate", samples, "--effort", "quick", "--compare")
+    asked = ("--input", samples, "--calibrate", samples, "--compare")
     said = run_command(capsys, "run", model, *dims, *asked)
     assert said["comparison"]["equal"]
     one_way = STEPS * 3 * HIDDEN * (2 * HIDDEN + HIDDEN)

@@ -9,7 +9,6 @@ import pytest
 from onnx import TensorProto, helper, save
 
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Graph
 from tilewright.errors import CompileError, UsageError
 from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.sweep import Database, Space, executors, sweep
@@ -27,12 +26,6 @@ from ...compiler.test_fusion import Network as Layers
 
 FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "wgt_banks": "1,2,4"}
 """A space of 48 combinations, of which 8 break a rule or are alike."""
-
-
-def two_layers() -> Graph:
-    """A network that is compiled in a moment, and which loads bind."""
-    layers = Layers((1, 1, 1, 96))
-    return layers.graph(layers.conv(layers.conv(layers.input, "first", 64), "second", 20))
 
 
 @pytest.mark.usefixtures("compiled_anew")
@@ -89,8 +82,9 @@ def test_the_front_is_that_of_an_exhaustive_sweep(swept, kept):
 @pytest.mark.slow
 def test_the_front_of_forty_machines_is_that_of_an_exhaustive_sweep(tmp_path):
     """Of two layers that loads bind; the sweep of fewer machines above is of a whole network."""
-    graph, space = two_layers(), Space.of(FORTY)
-    networks = [SweepNetwork("two layers", graph)]
+    layers = Layers((1, 1, 1, 96))
+    graph = layers.graph(layers.conv(layers.conv(layers.input, "first", 64), "second", 20))
+    networks, space = [SweepNetwork("two layers", graph)], Space.of(FORTY)
     assert 40 <= len(list(space.machines())) <= 48
     with Database(tmp_path / "forty.db") as database:
         some = sweep(networks, space, database)
@@ -162,13 +156,13 @@ def test_the_order_in_which_results_come_changes_nothing(swept, digits, short_wi
 
 
 @pytest.mark.slow
-def test_workers_give_the_same_bytes(short_window):
-    graph, space = two_layers(), Space.of(FORTY)
-    networks, alone, together = [SweepNetwork("two layers", graph)], Database(), Database()
-    first = sweep(networks, space, alone)
-    executor = LocalWorkers([graph], workers=2)
+def test_workers_give_the_same_bytes(swept, digits, short_window):
+    machines = {**FORTY, "lanes": "2x2,4x4,4x8,8x8,8x16,16x16", "wgt_banks": "2"}
+    alone, together = Database(), Database()
+    first = swept(machines, alone)
+    executor = LocalWorkers([digits.graph], workers=2)
     try:
-        second = sweep(networks, space, together, executor=executor)
+        second = swept(machines, together, executor=executor)
     finally:
         executor.close()
     assert first.counts["ruled out"] > 0

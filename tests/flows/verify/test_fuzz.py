@@ -68,10 +68,10 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
 
     monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", any_schedule)
     with FuzzRunner() as run:
-        tally = fuzz(range(500, 520), run)
+        tally = fuzz(range(500, 540), run)
     assert tally.failures == [], report(tally)
-    assert tally.equal > 15
-    assert cuts > 30
+    assert tally.equal > 30
+    assert cuts > 60
 
 
 @pytest.mark.slow
