@@ -193,8 +193,7 @@ def leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
         return
     families: defaultdict[tuple[object, str, int], list[pytest.Function]] = defaultdict(list)
     for item in items:
-        mark = item.get_closest_marker("sampled")
-        if mark and isinstance(item, pytest.Function):
+        if isinstance(item, pytest.Function) and (mark := item.get_closest_marker("sampled")):
             families[item.parent, item.originalname, *mark.args].append(item)
     left_out: set[int] = set()
     for (*_, count), cases in families.items():
