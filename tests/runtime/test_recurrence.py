@@ -166,7 +166,6 @@ FORMS = {
 LENGTHS = [None, (5, 0, 3), (4, 4, 4), "read"]
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.cpu_kernels

@@ -44,7 +44,6 @@ def expected(product: HeadProduct, a: np.ndarray, b: np.ndarray, factor: float =
     return found.swapaxes(1, 2) if product.joined[2] else found
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("transposed", [False, True])

@@ -63,7 +63,6 @@ KERNELS: dict[str, TunableDescription] = {
 }
 
 
-@pytest.mark.sampled(30)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_first_point_is_the_default(name: str, level: str) -> None:

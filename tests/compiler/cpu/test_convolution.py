@@ -61,7 +61,6 @@ def test_float32_convolution_is_within_rounding(shape: str, level: str) -> None:
     assert np.all(error <= allowed * convolved(layer, sizes))
 
 
-@pytest.mark.sampled(25)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_are_exact(shape: str, level: str) -> None:

@@ -27,7 +27,6 @@ def depthwise(
     return Convolution(*extents, kernel=kernel, pads=pads, groups=channels, **more)
 
 
-@pytest.mark.sampled(15)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("stride", [1, 2])

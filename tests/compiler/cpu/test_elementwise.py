@@ -85,7 +85,6 @@ def test_conversions_round_halves_to_even(level: str) -> None:
     np.testing.assert_array_equal(compile_kernel(back, target_at(level))(n), n.astype(np.float32))
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("steps", ["", "vectorise(out, c)"])
 @pytest.mark.parametrize("operation", operations_with(EXTRA_OPERATIONS), ids=lambda each: each.name)

@@ -78,7 +78,6 @@ def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
     assert np.all(np.abs(got - expected) <= 4e-7 * np.sqrt(taps) * sizes)
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

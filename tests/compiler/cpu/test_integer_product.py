@@ -21,7 +21,6 @@ def drawn(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return GENERATOR.integers(limits.min, limits.max, shape, dtype, endpoint=True)
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("extents", EXTENTS)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -40,7 +40,6 @@ def assert_agrees(
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("extents", EXTENTS)

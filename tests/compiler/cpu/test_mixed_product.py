@@ -29,7 +29,6 @@ def constants(dtype: str, inner: int, columns: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.sampled(25)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("extents", EXTENTS)
 @pytest.mark.parametrize("dtype", WEIGHTS)

@@ -76,7 +76,6 @@ REDUCED = {
 }
 
 
-@pytest.mark.sampled(30)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", REDUCED)
@@ -127,7 +126,6 @@ def test_softmax_of_rows_side_by_side(log: bool, shape: tuple, level: str) -> No
     np.testing.assert_allclose(got, expected if log else np.exp(expected), rtol=4e-6, atol=1e-6)
 
 
-@pytest.mark.sampled(30)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SIDE_BY_SIDE)
 @pytest.mark.parametrize("kind", REDUCED)

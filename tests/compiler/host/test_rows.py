@@ -63,7 +63,6 @@ def test_vectors_of_rows_that_fit_no_stack_stay_as_well(columns: int, kernels: i
     assert len(assert_agrees(graph, {"x": x}, *TOLERANCES)) == kernels
 
 
-@pytest.mark.sampled(30)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(

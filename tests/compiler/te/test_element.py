@@ -31,7 +31,6 @@ def given(dtype: str) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int8"])
 @pytest.mark.parametrize(
