@@ -12,4 +12,4 @@ OPTION = (
 )
 """As `--config` takes it."""
 
-MACHINE = load_configuration(OPTION)
+MACHINE = load_configuration(OPTION).replace(name="rows-2x2")
