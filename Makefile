@@ -43,13 +43,16 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
 	@echo "make setup   install the tools for tests and linting into .venv, pytest and ruff among them"
-	@echo "make test    the quick tests of every layer, six to nine minutes (PYTEST_ARGS=... for some)"
-	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs"
+	@echo "make test    the quick tests of every layer, a quarter of an hour on two cores"
+	@echo "             (PYTEST_ARGS=... for some)"
+	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs;"
+	@echo "             three quarters of an hour on two cores"
 	@echo "make firmware  install a C compiler for the soft CPU (410 MB), so that \`make test-slow\` runs"
 	@echo "             exported C on it"
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less);"
+	@echo "             the cases that \`make test\` leaves out of large families of tests;"
 	@echo "             then whether all commands give the same cycles, damaged artifacts, races, kills,"
 	@echo "             forks and threads (AGREEMENT_ARGS=\"--cases 100\","
 	@echo "             ARTIFACT_ARGS=\"--artifacts 10000\", STRESS_ARGS=\"--rounds 10\")"
@@ -110,6 +113,7 @@ test-levels: $(VENV)/.installed-test
 
 verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
+	@$(BIN)/python -m pytest $(SPREAD) -q -m "sampled and not slow" --whole
 	@$(BIN)/python -m tilewright.flows.verify.agreement $(AGREEMENT_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.meanings $(MEANINGS_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.damage.artifacts --operators $(ARTIFACT_ARGS)

@@ -39,33 +39,24 @@ class Network:
     ----------
     nodes
         On the accelerator; layers may hold several.
-    samples
-        By device. All take the same instructions, so that more of them add values only, which
-        tests of the units cover; `run` finds the accuracy on more of them.
     equal_values
         Least share of outputs that equal ONNX Runtime's.
-    accuracy
-        Least accuracy on the samples that `rtl` runs.
     """
 
     path: str
     nodes: int
-    samples: dict[str, int]
     equal_values: float = 1.0
-    accuracy: float | None = None
 
+
+SAMPLES = {"sim": 20, "rtl": 4, "reference": 1}
+"""By device. All take the same instructions, so that more of them add values only, which tests of
+the units cover; `networks/test_shared_models.py` finds the accuracy on a hundred of them."""
 
 NETWORKS = {
-    "kws": Network(
-        "kws_dscnn/kws_int8_qdq", 11, {"sim": 40, "rtl": 20, "reference": 2}, accuracy=0.88
-    ),
+    "kws": Network("kws_dscnn/kws_int8_qdq", 11),
     # ONNX Runtime averages in binary32, so that ties of its average pooling fall either way.
-    "resnet8": Network(
-        "ic_resnet8/ic_int8_qdq", 14, {"sim": 20, "rtl": 20, "reference": 2}, 0.9, 0.9
-    ),
-    "autoencoder": Network(
-        "ad01_autoencoder/ad01_int8_qdq", 10, {"sim": 16, "rtl": 16, "reference": 2}
-    ),
+    "resnet8": Network("ic_resnet8/ic_int8_qdq", 14, 0.9),
+    "autoencoder": Network("ad01_autoencoder/ad01_int8_qdq", 10),
 }
 
 
@@ -86,7 +77,7 @@ def test_every_accelerator_layer_equals_the_integer_reference(name, configuratio
     network, machine = NETWORKS[name], PRESETS[configuration]
     model = MODELS / f"{network.path}.onnx"
     module = compiled(name, configuration)
-    samples = read_samples(model.with_suffix(".npz"), module.graph).first(network.samples[device])
+    samples = read_samples(model.with_suffix(".npz"), module.graph).first(SAMPLES[device])
     with open_device(device, machine) as opened:
         outcome = run_samples(module, opened, samples, compare=True, compare_with=device != "sim")
     comparison = outcome.comparison
@@ -98,8 +89,6 @@ def test_every_accelerator_layer_equals_the_integer_reference(name, configuratio
     print(f"\n{name}, {configuration}, {device}: {samples.count} samples, {found}")
     print(f"{outcome.profile.cycles} cycles a sample, use {outcome.profile.utilisation}")
     assert found["equal_values"] >= network.equal_values
-    if network.accuracy is not None and device == "rtl":
-        assert found["accuracy"] >= network.accuracy
 
 
 @pytest.mark.parametrize("configuration", ["16x16", "8x16"])

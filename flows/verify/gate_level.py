@@ -116,11 +116,12 @@ def _bytes(name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
 def stored(core: RtlCore, memory: Memory) -> np.ndarray:
     """The content of ACT or ACC, uint8[bytes], which a program of STOREs writes to main memory."""
     configuration = core.configuration
-    row, depth = configuration.row_bytes(memory), configuration.depth(memory)
-    loops = (Loop(depth, (row, row)),)
+    row = configuration.row_bytes(memory)
+    rows = min(configuration.depth(memory), 1 << configuration.extent_bits)
+    loops = (Loop(rows, (row, row)),)
     stores = [
         Store(source=memory, length=row, local=start, memory=start, loops=loops)
-        for start in range(0, configuration.size_bytes(memory), row * depth)
+        for start in range(0, configuration.size_bytes(memory), row * rows)
     ]
     program = [*stores, Halt()]
     dram = np.zeros(configuration.size_bytes(memory), np.uint8)

@@ -213,7 +213,7 @@ def violation_after(simulated: Simulated, traffic: Traffic, cycles: int) -> Viol
 def test_every_byte_is_kept_and_no_rule_broken(case, idle):
     simulated = system(case)
     traffic = Traffic(simulated.top, random.Random(1), idle)
-    assert violation_after(simulated, traffic, 4000) is Violation.NONE
+    assert violation_after(simulated, traffic, 2000) is Violation.NONE
     assert traffic.moved > 100
 
 

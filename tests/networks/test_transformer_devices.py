@@ -8,22 +8,15 @@ import pytest
 from tests.compiler.attention_networks import Attention, Writer, compiled, quantised
 from tests.compiler.onnx_models import model, node, value
 from tests.flows.bare_metal.c_board import CBoard, SimCore
+from tests.gate_machine import MACHINE
 from tests.networks.small_transformers import NETWORKS, draw
 from tests.runtime.stub_board import serve_in_background
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
 from tilewright.flows.bare_metal.host_board import VerilatedCore
-from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import open_device
 from tilewright.runtime.session import Session
 from tilewright.sim.board import VirtualBoard
-
-SMALL = PRESETS["tiny"].replace(
-    name="rows-2x2", row_statistics="all", lut_tables=2, act_depth=512, wgt_depth=256,
-    acc_depth=128, param_depth=32, burst_beats=16, outstanding_bursts=32, queue_depth=8,
-)  # fmt: skip
-"""Lanes and loops determine the size of the netlist; memories and bursts cost few gates. With
-those of `tiny`, the block would be two programs and take seven times as many cycles."""
 
 FORM = Attention(2, 1, 8, 8, "padding and causal", "halves", gated=True, normed=True)
 INTEGERS = {"qnorm", "qsoftmax", "qmatmul", "qrotate", "qconv", "qadd", "qmul", "qlut"}
@@ -35,7 +28,7 @@ BAD_INDEX = 21
 
 @pytest.fixture(scope="module")
 def block():
-    _, module, given = compiled(FORM, SMALL)
+    _, module, given = compiled(FORM, MACHINE)
     assert len(module.segments) == 1
     assert {one.op for one in module.graph.nodes} >= INTEGERS
     (expected,) = evaluate(module.graph, given).values()
@@ -55,18 +48,18 @@ def same_as_reference(block, device):
     "name", ["reference", *(pytest.param(name, marks=pytest.mark.slow) for name in ("rtl", "gate"))]
 )
 def test_a_block_equals_the_reference_in_the_cycles_of_sim(block, name):
-    cycles = same_as_reference(block, open_device("sim", SMALL))
-    assert same_as_reference(block, open_device(name, SMALL)) in (cycles, None)
+    cycles = same_as_reference(block, open_device("sim", MACHINE))
+    assert same_as_reference(block, open_device(name, MACHINE)) in (cycles, None)
 
 
 @pytest.mark.slow
 def test_a_block_on_a_virtual_board(block):
-    board = VirtualBoard(SMALL, 1 << 16, 25_000_000)
+    board = VirtualBoard(MACHINE, 1 << 16, 25_000_000)
     with serve_in_background(board) as server:
-        device = open_device(server.port.address, SMALL)
+        device = open_device(server.port.address, MACHINE)
         memory = device.memory
         cycles = same_as_reference(block, device)
-    assert cycles == same_as_reference(block, open_device("sim", SMALL, memory))
+    assert cycles == same_as_reference(block, open_device("sim", MACHINE, memory))
 
 
 # Whole networks -----------------------------------------------------------------------------------
@@ -76,7 +69,7 @@ def test_a_block_on_a_virtual_board(block):
 def network(name: str):
     """The module of a quantised network, an input, and the reference's outputs."""
     proto = NETWORKS[name].build()
-    module = quantised(import_onnx(proto.SerializeToString()), draw(proto, 12, 5), SMALL)
+    module = quantised(import_onnx(proto.SerializeToString()), draw(proto, 12, 5), MACHINE)
     given = {key: array[0] for key, array in draw(proto, 1, 9).items()}
     assert [step for step in module.steps if isinstance(step, int)] == [0]
     assert {one.op for one in module.graph.nodes} >= NETWORKS[name].layers
@@ -96,18 +89,18 @@ def cycles_of(name: str, device) -> int | None:
 @pytest.mark.parametrize("device", ["rtl", "gate"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_equals_the_reference_in_the_cycles_of_sim(name, device):
-    cycles = cycles_of(name, open_device("sim", SMALL))
-    assert cycles_of(name, open_device(device, SMALL)) in (cycles, None)
+    cycles = cycles_of(name, open_device("sim", MACHINE))
+    assert cycles_of(name, open_device(device, MACHINE)) in (cycles, None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_on_a_virtual_board(name):
-    with serve_in_background(VirtualBoard(SMALL, 1 << 16, 25_000_000)) as server:
-        device = open_device(server.port.address, SMALL)
+    with serve_in_background(VirtualBoard(MACHINE, 1 << 16, 25_000_000)) as server:
+        device = open_device(server.port.address, MACHINE)
         memory = device.memory
         cycles = cycles_of(name, device)
-    assert cycles == cycles_of(name, open_device("sim", SMALL, memory))
+    assert cycles == cycles_of(name, open_device("sim", MACHINE, memory))
 
 
 @pytest.mark.slow
@@ -116,7 +109,7 @@ def test_a_network_on_a_virtual_board(name):
 def test_a_network_in_exported_c(name, core, tmp_path):
     module, given, expected = network(name)
     result, found = in_c(
-        module, core(SMALL), tmp_path, *(given[i.name] for i in module.graph.inputs)
+        module, core(MACHINE), tmp_path, *(given[i.name] for i in module.graph.inputs)
     )
     assert result == 0
     for array, other in zip(found, expected.values(), strict=True):  # the host's sigmoid is a float
@@ -139,17 +132,17 @@ def in_c(module, core, folder, *inputs):
 def test_exported_c_computes_masks_and_runs_the_block(block, core, tmp_path):
     module, given, expected = block
     given = [given[one.name] for one in module.graph.inputs]
-    result, (found,) = in_c(module, core(SMALL), tmp_path, *given)
+    result, (found,) = in_c(module, core(MACHINE), tmp_path, *given)
     assert result == 0
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("mask", ["boolean", "padding"])
 def test_exported_c_of_other_masks(mask, tmp_path):
-    _, module, given = compiled(Attention(2, 1, 4, 6, mask, "none"), SMALL)
+    _, module, given = compiled(Attention(2, 1, 4, 6, mask, "none"), MACHINE)
     (expected,) = evaluate(module.graph, given).values()
     given = [given[one.name] for one in module.graph.inputs]
-    result, (found,) = in_c(module, SimCore(SMALL), tmp_path, *given)
+    result, (found,) = in_c(module, SimCore(MACHINE), tmp_path, *given)
     assert result == 0
     np.testing.assert_array_equal(found, expected)
 
@@ -164,9 +157,9 @@ def test_exported_c_looks_up_tokens(dtype, tmp_path):
     proto = model(writer.nodes, inputs, [writer.block()], writer.constants, 18)
     chance = np.random.default_rng(4)
     texts = chance.integers(-words, words, (13, 1, form.tokens)).astype(dtype)
-    module = quantised(import_onnx(proto.SerializeToString()), {"tokens": texts[1:]}, SMALL)
+    module = quantised(import_onnx(proto.SerializeToString()), {"tokens": texts[1:]}, MACHINE)
     board = CBoard(module, tmp_path)
-    board.connect(SimCore(SMALL))
+    board.connect(SimCore(MACHINE))
     assert board.load() == 0
     (expected,) = evaluate(module.graph, {"tokens": texts[0]}).values()
     result, (found,) = board.run(texts[0])

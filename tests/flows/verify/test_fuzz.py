@@ -41,14 +41,15 @@ from ...compiler.onnx_models import run_onnxruntime
 ADD = {"multipliers": (3, -2), "constant": 5, "gain": 0, "zero_point_y": 1, "low": -90, "high": 90}
 
 
-def test_a_hundred_graphs_are_equal_in_every_layer():
+def test_graphs_are_equal_in_every_layer():
+    """`make fuzz` has many more of them, and of the models below."""
     with FuzzRunner() as run:
-        tally = fuzz(range(1, 101), run)
+        tally = fuzz(range(1, 41), run)
     assert tally.failures == [], report(tally)
-    assert tally.graphs == 100
-    assert tally.equal > 70
-    assert tally.equal + tally.refused == 100
-    assert tally.layers > 150
+    assert tally.graphs == 40
+    assert tally.equal > 28
+    assert tally.equal + tally.refused == 40
+    assert tally.layers > 60
 
 
 @pytest.mark.slow
@@ -197,11 +198,11 @@ def test_activations_may_be_called_as_the_tensors_of_a_kernel():
 
 def test_models_are_equal_in_every_layer_and_have_the_bits_of_onnxruntime():
     with FuzzRunner() as run:
-        tally = fuzz_models(range(1, 41), run)
+        tally = fuzz_models(range(1, 21), run)
     assert tally.failures == [], report(tally)
-    assert tally.equal + tally.refused == tally.models == 40
-    assert tally.layers > 60
-    for seed in range(1, 21):
+    assert tally.equal + tally.refused == tally.models == 20
+    assert tally.layers > 30
+    for seed in range(1, 11):
         model = random_model(seed)
         graph = import_model(model)
         inputs = random_inputs(graph, seed)

@@ -10,11 +10,13 @@ from tilewright.errors import DeviceError, HardwareError
 from tilewright.flows.cli.main import main as command
 from tilewright.flows.verify.gate_level import main, verify_gates
 from tilewright.flows.verify.programs.random_programs import random_program
-from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.configuration import Memory
 from tilewright.isa.instructions import Halt, Store
 from tilewright.runtime import open_device
 from tilewright.sim.gate.build import build_gates
 from tilewright.sim.gate.cell_models import MODELS
+
+from ...gate_machine import MACHINE, OPTION
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 
@@ -22,26 +24,24 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 @pytest.mark.slow
 def test_random_programs_on_the_netlist(capsys):
     """Bytes of main memory, ACT and ACC, and every cycle."""
-    assert main(["--programs", "20", "--chip", "ecp5-25"]) == 0
+    assert main(["--programs", "20", "--chip", "ecp5-25", "--config", OPTION]) == 0
     assert "20 programs, " in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_the_netlist_of_another_machine_is_refused():
-    tiny = PRESETS["tiny"]
-    library = build_gates(tiny, MODELS["ecp5"], MODELS["ecp5"].multipliers)
+    library = build_gates(MACHINE, MODELS["ecp5"], MODELS["ecp5"].multipliers)
     with pytest.raises(HardwareError, match="hash"):
-        next(verify_gates(tiny.replace(token_bits=3), library, [1], 40))
+        next(verify_gates(MACHINE.replace(token_bits=3), library, [1], 40))
 
 
 @pytest.mark.slow
 def test_the_device_equals_sim_and_each_run_is_a_power_up():
-    tiny = PRESETS["tiny"]
-    size = tiny.size_bytes(Memory.ACT)
+    size = MACHINE.size_bytes(Memory.ACT)
     stored = [Store(source=Memory.ACT, length=size, local=0, memory=0), Halt()]
-    with open_device("sim", tiny) as sim, open_device("gate", tiny) as gate:
+    with open_device("sim", MACHINE) as sim, open_device("gate", MACHINE) as gate:
         for seed in range(2):
-            program, image = random_program(tiny, seed)
+            program, image = random_program(MACHINE, seed)
             expected, got = sim.run(program, image.copy()), gate.run(program, image.copy())
             np.testing.assert_array_equal(got.dram, expected.dram)
             np.testing.assert_array_equal(got.spans, expected.spans)
@@ -56,7 +56,7 @@ def test_the_digits_network_on_the_netlist(capsys):
     """Every layer equals the integer reference, the data window and every cycle those of `sim`."""
     cycles = {}
     for device in ("sim", "gate"):
-        words = ["run", str(DIGITS / "digits_int8_qdq.onnx"), "--config", "tiny", "--compare"]
+        words = ["run", str(DIGITS / "digits_int8_qdq.onnx"), "--config", OPTION, "--compare"]
         words += ["--input", str(DIGITS / "test_digits.npz"), "--samples", "1", "--json"]
         assert command([*words, "--device", device]) == 0
         found = json.loads(capsys.readouterr().out)

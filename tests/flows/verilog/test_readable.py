@@ -163,18 +163,18 @@ def test_the_list_of_memories_is_complete(asic):
     assert sum(m.depth * m.width for m in tables) == 8 * 256 * TINY.lut_tables * len(tables)
 
 
-DEEP = "without counters or depthwise mode, a deep scratchpad"
+DEEP = "without counters or depthwise mode, a deep scratchpad, a wide bus, one loop"
 
 MACHINES = {
     "tiny": TINY,
-    DEEP: replace(TINY, counters="none", depthwise_taps=0, act_depth=65536),
-    "wide bus, one loop": replace(
-        TINY, bus_bits=64, tile_loops=1, dma_loops=1, outstanding_bursts=1
+    DEEP: replace(
+        TINY, counters="none", depthwise_taps=0, act_depth=65536, bus_bits=64, tile_loops=1,
+        dma_loops=1, outstanding_bursts=1,
     ),
     "other widths": replace(
         PRESETS["4x4"], lanes_out=8, vector_lanes=2, address_bits=32, lut_tables=4, burst_beats=1
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
