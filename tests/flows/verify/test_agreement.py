@@ -11,10 +11,8 @@ from tilewright.flows.verify import agreement
 from tilewright.flows.verify.agreement import agree, answers, random_case
 from tilewright.isa.configuration import PRESETS
 
-CASES = 20
-"""`make verify` has a thousand."""
-
-QUICK = 10
+CASES = 30
+QUICK = 15
 ANEW = 5
 """Cases whose ways compile each for themselves, as `make verify` does in all of them."""
 
@@ -43,7 +41,7 @@ def test_every_way_gives_the_same_cycles(first):
 @pytest.mark.usefixtures("compiled_once")
 def test_two_programs_of_one_network_differ(tmp_path):
     """Otherwise the cases would compare equal numbers only."""
-    for seed in range(30):
+    for seed in range(CASES):
         (tmp_path / str(seed)).mkdir()
         found = answers(random_case(seed), tmp_path / str(seed))
         numbers = {cycles for answered in found.values() for cycles in answered.values()}
@@ -70,4 +68,4 @@ def test_a_wider_port_never_loses(digits):
 def test_an_answer_that_differs_is_named(monkeypatch):
     monkeypatch.setattr(agreement, "_api", lambda folder, case, made_for: 7)
     with pytest.raises(TilewrightError, match=r"got .*'API': 7"):
-        agree(range(30))
+        agree(range(CASES))
