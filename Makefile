@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
 	@echo "make setup   install the tools for tests and linting into .venv, pytest and ruff among them"
-	@echo "make test    the quick tests of every layer, six to nine minutes (PYTEST_ARGS=... for some)"
+	@echo "make test    the quick tests of every layer, 20 minutes on two cores (PYTEST_ARGS=... for some)"
 	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs"
 	@echo "make firmware  install a C compiler for the soft CPU (410 MB), so that \`make test-slow\` runs"
 	@echo "             exported C on it"
