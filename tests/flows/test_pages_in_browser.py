@@ -1,6 +1,7 @@
 """Demands on all pages in a browser: WCAG 2.2 AA, nothing cut off, keyboard, colours, order."""
 
 import json
+import re
 from collections.abc import Callable
 from itertools import combinations, product
 from math import dist
@@ -28,6 +29,9 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.on
 
 LEAST_CONTRAST = 3
 """Contrast of graphics by WCAG 2.2, criterion 1.4.11; axe-core checks the contrast of text."""
+
+NO_VALUE = re.compile(r"\b(undefined|NaN|null)\b|\[object")
+"""Text that a script writes for a value that the page lacks."""
 
 LEAST_DISTANCE = 0.06
 """Between two colours of a page, in OKLab, where black and white have a distance of 1."""
@@ -116,6 +120,7 @@ def test_pages_conform_to_wcag_and_fit_their_width(pages, name, width, scheme):
         assert asked == []
         assert view.get_attribute("html", "data-ready") == "true", "no script failed"
         assert violations(view) == []
+        assert not NO_VALUE.search(view.inner_text("body"))
         assert view.evaluate("document.documentElement.scrollWidth") == width
         links = view.eval_on_selector_all("#contents a", "all => all.map((a) => a.hash)")
         assert len(links) > 3
@@ -231,6 +236,18 @@ def test_a_network_of_many_layers_begins_with_the_slowest(reports, tmp_path):
         assert names.first.inner_text() == "layer199"
         view.get_by_role("button", name="Show all 200 rows").click()
         assert names.count() == 200
+
+
+def test_joined_layers_tell_what_they_share_once(pages):
+    cases = {
+        "s1.b0.conv2 + s1.b0.add": "s1.b0.conv2 + add",
+        "/m/c/Conv + /m/c.1/Relu + /n/Add": "/m/c/Conv + c.1/Relu + n/Add",
+        "conv3 + residual": "conv3 + residual",
+        "a.conv + a.conv2 + ab.c": "a.conv + conv2 + ab.c",
+    }
+    with opened(pages["report"]) as (view, _):
+        for name, shown in cases.items():
+            assert view.evaluate("joined", name) == shown
 
 
 def test_numbers_have_three_digits_and_the_right_prefix(pages):

@@ -112,7 +112,7 @@ function drawLayers(svg, x) {
     if (room <= 0) return;
     const group = draw("g", {}, draw("rect", { x: x(begin), y: 0, width: Math.max(0.5, room - 1),
       height: LAYER_ROW, rx: 3, fill: "var(--grid)" }));
-    const text = fitted(name, room - 10, 7.1, index + 1);
+    const text = fitted(joined(name), room - 10, 7.1, index + 1);
     if (text) {
       group.append(draw("text", { x: x(begin) + room / 2, y: 14, "text-anchor": "middle" }, text));
     }

@@ -41,13 +41,13 @@ function showSummary() {
 
 function efficiencyFigures(efficiency) {
   if (!efficiency) return [];
-  const { resources, energy_j, gops_per_watt, device } = efficiency;
+  const { resources, energy_j, gops_per_watt, chip } = efficiency;
   const ops = (gops, unit) => quantity(1e9 * gops, unit);
   return [
     figure("Speed", ops(efficiency.gops, "op/s"),
       `${ops(1000 * efficiency.gops_per_lut, "op/s")} per 1,000 LUT of about ` +
       `${quantity(resources.lut)}, ${ops(efficiency.gops_per_multiplier, "op/s")} per multiplier ` +
-      `of ${resources.multipliers} (${device})`),
+      `of ${resources.multipliers} (${chip})`),
     figure("Energy, estimated", range(energy_j.least, energy_j.greatest, "J"),
       `per sample at 45 nm; ${range(...gops_per_watt.map((gops) => 1e9 * gops), "op/s")} per watt`),
   ];
@@ -60,7 +60,7 @@ function slowestText() {
   const slowest = [...DATA.layers.keys()].sort((a, b) =>
     DATA.layers[b].added_cycles - DATA.layers[a].added_cycles);
   const link = (at) => {
-    const made = make("a", { href: "#network-card" }, ...breakable(DATA.layers[at].name));
+    const made = make("a", { href: "#network-card" }, ...nameParts(DATA.layers[at].name));
     made.addEventListener("click", () => chooseLayer(at));
     return made;
   };
