@@ -30,7 +30,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.on
 LEAST_CONTRAST = 3
 """Contrast of graphics by WCAG 2.2, criterion 1.4.11; axe-core checks the contrast of text."""
 
-NO_VALUE = re.compile(r"\b(undefined|NaN|null)\b|\[object")
+NO_VALUE = re.compile(r"\b(undefined|NaN|null|unknown)\b|\[object")
 """Text that a script writes for a value that the page lacks."""
 
 LEAST_DISTANCE = 0.06
