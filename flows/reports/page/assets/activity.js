@@ -127,9 +127,8 @@ function drawLayers(svg, x) {
 function fitted(name, room, each, number) {
   const text = `${number}  ${name}`;
   if (text.length * each <= room) return text;
-  const most = Math.floor(room / each) - 1;
-  const head = Math.ceil(most / 2);
-  if (most >= 8) return `${text.slice(0, head)}…${text.slice(head - most)}`;
+  const most = Math.floor(room / each);
+  if (most > 8) return shortened(text, most);
   return String(number).length * each <= room ? String(number) : "";
 }
 

@@ -72,6 +72,12 @@ function joined(name) {
   })].join(" + ");
 }
 
+// A text of at most some characters; the middle goes, since names of layers differ at their ends.
+function shortened(text, most) {
+  const head = Math.floor(most / 2);
+  return text.length > most ? `${text.slice(0, head)}…${text.slice(head + 1 - most)}` : text;
+}
+
 const nameParts = (name) => breakable(joined(name));
 
 // Black or white, whichever can be read better on a colour as #rrggbb.
