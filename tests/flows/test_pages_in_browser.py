@@ -271,6 +271,13 @@ def test_a_sweep_without_result_says_so_and_has_a_legend(swept, tmp_path):
         assert view.is_hidden("#parallel-card")
 
 
+def test_marks_of_a_narrow_range_differ(pages):
+    read = "(scale => scale.marks.map(scale.text))(scaleOf([0.9561, 0.9567], 6))"
+    with opened(pages["tuning"]) as (view, _):
+        marks = view.evaluate(read)
+    assert marks == ["0.9562", "0.9564", "0.9566"]
+
+
 def test_a_task_is_chosen_by_keyboard_and_all_parts_follow(pages):
     with opened(pages["tuning"]) as (view, _):
         labels = "#curves svg, #predicted svg, #space svg"
