@@ -1,5 +1,6 @@
 """Docstrings and rows to Markdown, for the manual."""
 
+import html
 import inspect
 import re
 import textwrap
@@ -33,8 +34,17 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
     yield "| " + " | ".join(header) + " |"
     yield "|" + " --- |" * len(header)
     for row in rows:
-        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+        yield "| " + " | ".join(cell_text(str(cell)) for cell in row) + " |"
     yield ""
+
+
+def cell_text(text: str) -> str:
+    """Escape the bars of a cell; code becomes HTML, since MkDocs shows the backslashes in it."""
+
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{html.escape(match[1], quote=False).replace('|', '&#124;')}</code>"
+
+    return re.sub(r"`([^`]*\|[^`]*)`", code, text).replace("|", "\\|")
 
 
 def paragraphs(text: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ longest job, in seconds. Nothing here waits longer than its own clock allows.
 
 import hashlib
 import math
+import re
 import socket
 import ssl
 import time
@@ -45,6 +46,14 @@ SILENCE_S = 20.0
 
 WAIT_S, LIMIT_S = 3600.0, 3600.0
 """Longest wait for a device, and longest job, unless the address says otherwise."""
+
+LISTED = {
+    "name": str, "kind": str, "state": str, "client": str, "waiting": int, "faults": int,
+    "why": str, "configurations": list,
+}  # fmt: skip
+"""Fields of a device in an agent's list; `configurations` are texts such as `HASH`."""
+
+HASH = re.compile("0x[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +314,27 @@ class AgentConnection:
             return verdict, "" if verdict is JobVerdict.OK else answer.take("text", str)
         except (WireError, ValueError) as problem:
             raise self.false(problem) from None
+
+    def devices(self) -> list[dict[str, Any]]:
+        """Return the devices that the agent lends, each with the fields of `LISTED`.
+
+        Raises
+        ------
+        DeviceError
+            If the agent is lost, or sends no such list.
+        """
+        try:
+            listed = self.request("devices").take("devices", list)
+        except WireError as problem:
+            raise self.false(problem) from None
+        for each in listed:
+            if (
+                not isinstance(each, dict)
+                or any(type(each.get(name)) is not kind for name, kind in LISTED.items())
+                or not all(isinstance(h, str) and HASH.fullmatch(h) for h in each["configurations"])
+            ):
+                raise self.false("a list of devices that is none")
+        return listed
 
     def send_artifact(self, kind: str, data: bytes) -> str:
         """Send an artifact, signed by the user, and return the name under which it is kept."""

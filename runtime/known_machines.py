@@ -31,3 +31,9 @@ def machine_of(told: int) -> Configuration | None:
     except (OSError, ValueError, ConfigurationError):
         return None
     return kept if kept.hash == told else None
+
+
+def machine_text(told: int) -> str:
+    """Return the name of the machine with this hash, if it is known here, and the hash."""
+    known = machine_of(told)
+    return f"`{known.name}` ({told:#010x})" if known else f"{told:#010x}"

@@ -26,6 +26,7 @@ from .agents import AgentConnection, RemoteAddress, artifact_digest, connect
 from .arrays import from_npy
 from .device import Device, LoadedProgram, Result
 from .devices import DEVICES, ReferenceDevice, SimDevice
+from .known_machines import machine_of
 from .wire import JobError, JobVerdict, Message, WireError
 
 RETRIES = 2
@@ -76,6 +77,33 @@ class RemoteTimes:
             f"{self.queued_s:.1f} s in the queue, {self.opened_s:.1f} s to open, "
             f"{self.run_s:.3f} s in {counted(self.runs, 'run')}"
         )
+
+
+def lent_machine(address: str) -> Configuration | None:
+    """Return the machine that an agent's boards of an address hold.
+
+    Returns
+    -------
+    Configuration or None
+        None if there is no such board, if they hold several machines, or one unknown here.
+
+    Raises
+    ------
+    DeviceError
+        If the agent cannot be reached or refuses.
+    """
+    wanted = RemoteAddress.parse(address)
+    connection = connect(wanted.agent)
+    try:
+        hashes = {
+            told
+            for each in connection.devices()
+            if wanted.device in (each["name"], each["kind"])
+            for told in each["configurations"]
+        }
+    finally:
+        connection.close()
+    return machine_of(int(hashes.pop(), 16)) if len(hashes) == 1 else None
 
 
 class RemoteDevice(Device):

@@ -29,8 +29,8 @@ CONSTANTS = "no operand that changes"
 LONG = f"more than {MAX_STEPS} steps"
 
 ADVICE = {
-    IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`, or give samples "
-    "with `--calibrate FILE`",
+    IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`; `run` and "
+    "`compile` take `--calibrate FILE` too",
     DYNAMIC: "the accelerator needs scales that are known before: quantise the float model with "
     "samples (`tilewright quantise`)",
     INPUT: "a product runs in int8 if its operands and its result are quantised, as `tilewright "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ...errors import did_you_mean
+from ...runtime.known_machines import machine_text
 from ...wording import counted
 
 TERM_S = 60.0
@@ -199,10 +200,11 @@ class LeaseTable:
             )
         fitting = [unit for unit in units if unit.fits(ticket)]
         if not fitting:
-            found = sorted({f"{one:#010x}" for unit in units for one in unit.bitstreams})
+            found = sorted({machine_text(one) for unit in units for one in unit.bitstreams})
             return (
-                f"`{ticket.device}` is no machine with the configuration {ticket.bitstream:#010x}, "
-                f"only {', '.join(found)}; compile for that, or load another bitstream"
+                f"`{ticket.device}` is no machine with the configuration "
+                f"{machine_text(ticket.bitstream)}, only {', '.join(found)}; choose that with "
+                "`--config`, or load another bitstream"
             )
         if all(unit.state is LeaseState.QUARANTINED for unit in fitting):
             unit = fitting[0]

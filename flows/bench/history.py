@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 from ...atomic_write import write_output
 from ...errors import UsageError
+from ...isa.markdown import cell_text
 from ..cli.main import guarded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +111,7 @@ def page(lines: Iterable[Line]) -> str:
     for line in ordered:
         if line.cycles != before:
             shown = (_cell(line.cycles.get(name), before.get(name)) for name in MACHINES)
-            title = line.title.replace("|", "\\|")
+            title = cell_text(line.title)
             rows.append(f"| `{line.commit}` | {line.date[:10]} | {title} | {' | '.join(shown)} |")
             before = line.cycles
     head = ["commit", "date", "title", *(f"`{name}`" for name in MACHINES)]

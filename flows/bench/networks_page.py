@@ -6,6 +6,7 @@ from typing import Any
 
 from ...atomic_write import write_output
 from ...errors import UsageError
+from ...isa.markdown import cell_text
 
 BEGIN, END = "<!-- networks -->", "<!-- end of networks -->"
 """Lines of a page between which the tables are written."""
@@ -48,11 +49,14 @@ def tables(records: Mapping[str, Record]) -> str:
     if failures:
         lines += ["", "| failed | step | reason |", "| --- | --- | --- |"]
         lines += [
-            f"| {name} | {each['failed']} | {cell(each['reason'])} |" for name, each in failures
+            f"| {name} | {each['failed']} | {cell_text(each['reason'])} |"
+            for name, each in failures
         ]
     lines += ["", "| network | source | licence |", "| --- | --- | --- |"]
     for name in order:
-        lines.append(f"| {name} | {cell(records[name]['source'])} | {records[name]['licence']} |")
+        lines.append(
+            f"| {name} | {cell_text(records[name]['source'])} | {records[name]['licence']} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -86,8 +90,3 @@ def figures_row(name: str, record: Record) -> str:
         *ratios,
     )
     return f"| {' | '.join(words)} |"
-
-
-def cell(text: str) -> str:
-    """Return text that does not end a cell."""
-    return text.replace("|", "\\|")

@@ -179,9 +179,13 @@ def open_board(address: str, configuration: Configuration | None) -> "Device":
         If there is no board, or it has another machine than the chosen one, or an unknown one.
     """
     from ...runtime.device import OtherConfigurationError
-    from ...runtime.devices import open_device
+    from ...runtime.devices import REMOTE, open_device
     from ...runtime.known_machines import machine_of
 
+    if configuration is None and address.startswith(REMOTE):
+        from ...runtime.remote import lent_machine
+
+        configuration = lent_machine(address)
     try:
         return open_device(address, configuration or DEFAULT)
     except OtherConfigurationError as other:

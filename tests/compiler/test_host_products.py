@@ -85,7 +85,7 @@ CASES = {
     "floats": (
         lambda built: conv(built, "x", quantised=False),
         "1 of 1 convolution runs on the host: in float; a float model is to be quantised first: "
-        "see `tilewright quantise`, or give samples with `--calibrate FILE`",
+        "see `tilewright quantise`; `run` and `compile` take `--calibrate FILE` too",
     ),
     "int16": (
         lambda built: wide(built, conv(built, wide(built, "x"))),
@@ -99,7 +99,7 @@ CASES = {
     "weights alone": (
         lambda built: conv(built, "x"),
         "1 of 1 convolution runs on the host: in float; a float model is to be quantised first: "
-        "see `tilewright quantise`, or give samples with `--calibrate FILE`",
+        "see `tilewright quantise`; `run` and `compile` take `--calibrate FILE` too",
     ),
     "a float layer in a quantised network": (
         lambda built: floats(built, built.node("Sin", [built.quantised("x")])),

@@ -1,5 +1,6 @@
 """A browser without a window, and the text of the pages that it shows."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,8 @@ BROWSERS = "chromium", "chromium-browser", "google-chrome"
 WAIT_MS = 60_000
 """Milliseconds that a page may take on a busy computer."""
 
-MISSING = "undefined", "NaN", "[object "
-"""Text that a page shows where its data lack a value that a script reads."""
+NO_VALUE = re.compile(r"\b(undefined|NaN|null|unknown)\b|\[object")
+"""Text that a script writes for a value that the page's data lack."""
 
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -50,7 +51,7 @@ def opened(
 def missing(view: Any) -> list[str]:
     """The lines of a page that show a missing value."""
     lines = view.locator("body").inner_text().splitlines()
-    return [line for line in lines if any(word in line for word in MISSING)]
+    return [line for line in lines if NO_VALUE.search(line)]
 
 
 def open_page(page: Path, width: int = 1280) -> tuple[str, list[str]]:

@@ -233,6 +233,18 @@ def test_a_network_of_many_layers_begins_with_the_slowest(reports, tmp_path):
         assert names.count() == 200
 
 
+def test_joined_layers_tell_what_they_share_once(pages):
+    cases = {
+        "s1.b0.conv2 + s1.b0.add": "s1.b0.conv2 + add",
+        "/m/c/Conv + /m/c.1/Relu + /n/Add": "/m/c/Conv + c.1/Relu + n/Add",
+        "conv3 + residual": "conv3 + residual",
+        "a.conv + a.conv2 + ab.c": "a.conv + conv2 + ab.c",
+    }
+    with opened(pages["report"]) as (view, _):
+        for name, shown in cases.items():
+            assert view.evaluate("joined", name) == shown
+
+
 def test_numbers_have_three_digits_and_the_right_prefix(pages):
     cases = {0.0085: "8.50 mJ", 999.7: "1.00 kJ", 70856: "70.9 kJ", 12: "12 J", 3.1e-7: "310 nJ"}
     with opened(pages["report"]) as (view, _):
@@ -252,6 +264,13 @@ def test_a_sweep_without_result_says_so_and_has_a_legend(swept, tmp_path):
         assert "Nearest: lanes=" in view.inner_text("#verdict")
         assert view.locator("#scatter .legend").text_content() == "excluded"
         assert view.is_hidden("#parallel-card")
+
+
+def test_marks_of_a_narrow_range_differ(pages):
+    read = "(scale => scale.marks.map(scale.text))(scaleOf([0.9561, 0.9567], 6))"
+    with opened(pages["tuning"]) as (view, _):
+        marks = view.evaluate(read)
+    assert marks == ["0.9562", "0.9564", "0.9566"]
 
 
 def test_a_task_is_chosen_by_keyboard_and_all_parts_follow(pages):

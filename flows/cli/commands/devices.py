@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import TilewrightError, UsageError
 from ....runtime.agents import (
+    LISTED,
     KnownAgent,
     add_agent,
     connect,
@@ -15,7 +16,7 @@ from ....runtime.agents import (
 )
 from ....runtime.devices import GpuDevice
 from ....runtime.identity import read_certificate
-from ....runtime.wire import WireError
+from ....runtime.known_machines import machine_text
 from ...board.known_boards import known_boards
 from ..console import say
 from ..json_output import add_json, check_json, write_json
@@ -102,29 +103,18 @@ def asked(agent: KnownAgent) -> dict[str, Any]:
     try:
         connection = connect(agent.name)
         try:
-            listed = connection.request("devices").take("devices", list)
-            found["devices"] = [_device(agent.name, each) for each in listed]
+            found["devices"] = [
+                {
+                    "device": f"remote://{agent.name}/{each['name']}",
+                    **{name: each[name] for name in LISTED if name != "name"},
+                }
+                for each in connection.devices()
+            ]
         finally:
             connection.close()
-    except WireError as problem:
-        found["problem"] = f"agent `{agent.name}`: it sent {problem}"
     except TilewrightError as problem:
         found["problem"] = str(problem)
     return found
-
-
-def _device(agent: str, listed: Any) -> dict[str, Any]:
-    """Check a device as an agent lists it; raises `WireError`."""
-    kinds = {"name": str, "kind": str, "state": str, "client": str, "waiting": int, "faults": int,
-             "why": str, "configurations": list}  # fmt: skip
-    if not isinstance(listed, dict) or not all(
-        type(listed.get(name)) is kind for name, kind in kinds.items()
-    ):
-        raise WireError("a list of devices that is none")
-    return {
-        "device": f"remote://{agent}/{listed['name']}",
-        **{name: listed[name] for name in kinds if name != "name"},
-    }
 
 
 def show(found: dict[str, Any]) -> None:
@@ -146,7 +136,8 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _details(device: dict[str, Any]) -> str:
-    parts = [device["kind"], *map(str, device["configurations"])]
+    machines = (machine_text(int(each, 16)) for each in device["configurations"])
+    parts = [device["kind"], *machines]
     if device["client"]:
         parts.append(f"used by {device['client']}")
     if device["waiting"]:

@@ -102,9 +102,17 @@ def passes(arguments: argparse.Namespace) -> None:
         For a problem with the model, the input, the stage or the layer.
     """
     check_json(arguments.json)
-    for chosen in (chosen_configuration, memory_model, chosen_placing):
+    for chosen in (chosen_configuration, memory_model):
         chosen(arguments)  # the table needs none, but a wrong value is told
-    if arguments.until or arguments.layer or arguments.diff:
+    shown = arguments.until or arguments.layer or arguments.diff
+    last = _last_stage(arguments) if shown else 0
+    if not chosen_placing(arguments).is_default and last < stage_position(STAGES[0]):
+        option = "--place" if arguments.place else "--placement"
+        raise UsageError(
+            f"`{option}`: expected a stage in which layers have a side, such as `--until "
+            f"{STAGES[0]}`; add it, or leave `{option}` out"
+        )
+    if shown:
         _show_stages(arguments)
     else:
         _show_table(arguments)
@@ -128,9 +136,8 @@ def _show_stages(arguments: argparse.Namespace) -> None:
     if arguments.compare or arguments.input:
         option = "--compare" if arguments.compare else "--input"
         raise UsageError(f"`{option}`: expected no --until, --layer or --diff; leave it out")
-    until, placing = arguments.until, chosen_placing(arguments)
+    last, placing = _last_stage(arguments), chosen_placing(arguments)
     configuration, memory = chosen_configuration(arguments) or DEFAULT, memory_model(arguments)
-    last = stage_position(until) if until else len(STAGE_NAMES) - 1
 
     def request(graph: Graph) -> CompileRequest:
         costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
@@ -147,7 +154,7 @@ def _show_stages(arguments: argparse.Namespace) -> None:
     if not arguments.diff:
         shown = {_heading(stages[last]): stages[last].lines}
     else:
-        pairs = list(pairwise(stages))[last - 1 if until else 0 :]
+        pairs = list(pairwise(stages))[last - 1 if arguments.until else 0 :]
         shown = {_heading(after): list(changes(before, after)) for before, after in pairs}
     if arguments.json:
         found = [{"stage": name, "lines": lines} for name, lines in shown.items()]
@@ -158,6 +165,10 @@ def _show_stages(arguments: argparse.Namespace) -> None:
             report.say(f"== {name}")
         for line in lines:
             report.say(line)
+
+
+def _last_stage(arguments: argparse.Namespace) -> int:
+    return stage_position(arguments.until) if arguments.until else len(STAGE_NAMES) - 1
 
 
 def _heading(stage: PrintedStage) -> str:

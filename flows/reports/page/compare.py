@@ -95,7 +95,7 @@ def side_of(data: Mapping[str, Any]) -> dict[str, Any]:
                 )
             },
         },
-        "chip": efficiency.get("device"),
+        "chip": efficiency.get("chip"),
         "causes": {cause: data["path"]["causes"][cause] for cause in map(str, CAUSE_TEXT)},
         "layers": [
             {

@@ -1,5 +1,6 @@
 """Boards through an agent: the same bytes and cycles, queues, faults and boards set aside."""
 
+import json
 import threading
 import time
 from contextlib import ExitStack
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.errors import DeviceError
+from tilewright.flows.cli.main import main
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.memory_model import MemoryModel
@@ -128,6 +130,18 @@ def test_a_machine_that_no_board_is_gets_a_sentence(lab):
     with pytest.raises(JobError, match="`board` is no machine with the configuration") as refused:
         open_device("remote://lab/board", PRESETS["4x4"])
     assert refused.value.verdict is JobVerdict.REFUSED
+
+
+def test_a_board_behind_an_agent_needs_no_config(lab, tilewright, tmp_path, capsys):
+    program = tmp_path / "halt.asm"
+    program.write_text("halt\n")
+    for address in ("remote://lab/two", "remote://lab/board"):
+        assert tilewright("asm", program, "--device", address).startswith("tiny (2x2 MACs")
+    found = json.loads(tilewright("measure", "remote://lab/two", "--json"))
+    assert (found["configuration"], found["agrees"]) == ("tiny", True)
+    assert main(["asm", str(program), "--device", "remote://lab/two", "--config", "4x4"]) == 1
+    assert "only `tiny` (0x44000e86); choose that with `--config`" in capsys.readouterr().err
+    assert "board, `tiny` (0x44000e86)" in tilewright("devices")
 
 
 def test_a_late_client_with_an_old_token_is_refused(lab):

@@ -26,6 +26,7 @@ from tilewright.runtime.wire import (
     Channel,
     JobError,
     JobVerdict,
+    Message,
     WireError,
     encode,
 )
@@ -34,6 +35,12 @@ from .agents import person
 
 SMALL = PRESETS["tiny"]
 PROGRAM, IMAGE = random_program(SMALL, 3, length=20, data_bytes=4096)
+
+DEVICE = {
+    "name": "one", "kind": "board", "state": "ready", "client": "", "waiting": 0, "faults": 0,
+    "why": "", "configurations": [],
+}  # fmt: skip
+"""A device as an agent lists it."""
 
 ANSWERS = ("welcome", "lease", "artifact", "run")
 VALUES = (None, -1, 0, 1 << 70, 0.5, "", "ok", [], [1, 0], [0, 1 << 40], {}, {"CYCLES": 1}, True)
@@ -286,3 +293,25 @@ def test_another_version_is_told_at_the_door(truth, monkeypatch):
     agent.theirs.close()
     agent.thread.join(10)
     assert refused.value.verdict is JobVerdict.REFUSED
+
+
+@pytest.mark.parametrize("listed", [3, [3], [{}], [[]], [dict(DEVICE, configurations=["tiny"])]])
+def test_a_list_of_devices_that_is_none_is_the_agents_fault(monkeypatch, listed):
+    agent = object.__new__(AgentConnection)
+    agent.agent = "lab"
+    monkeypatch.setattr(agent, "request", lambda op: Message("done", {"devices": listed}))
+    with pytest.raises(JobError, match="agent `lab`: it sent ") as failed:
+        agent.devices()
+    assert failed.value.verdict is JobVerdict.WRONG
+
+
+def test_boards_of_several_machines_have_no_machine_in_common(monkeypatch):
+    machines = {name: f"{PRESETS[name].hash:#010x}" for name in ("tiny", "4x4")}
+    listed = [dict(DEVICE, name=name, configurations=[told]) for name, told in machines.items()]
+    agent = object.__new__(AgentConnection)
+    monkeypatch.setattr(agent, "request", lambda op: Message("done", {"devices": listed}))
+    monkeypatch.setattr(agent, "close", lambda: None)
+    monkeypatch.setattr(remote, "connect", lambda name: agent)
+    assert remote.lent_machine("remote://lab/4x4") == PRESETS["4x4"]
+    assert remote.lent_machine("remote://lab/board") is None
+    assert remote.lent_machine("remote://lab/other") is None

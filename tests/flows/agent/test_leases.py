@@ -145,8 +145,8 @@ def test_hopeless_requests_are_told_why():
         "there is no device `gpu`; expected one of board, board0, rtl"
     )
     assert table.hopeless(table.request("ann", "board", B, 0.0)) == (
-        "`board` is no machine with the configuration 0x0000000b, only 0x0000000a; compile for "
-        "that, or load another bitstream"
+        "`board` is no machine with the configuration 0x0000000b, only 0x0000000a; choose that "
+        "with `--config`, or load another bitstream"
     )
 
 

@@ -103,6 +103,8 @@ def test_differences_have_the_stage_as_their_heading(capsys):
         (["--layer", "jonquil"], "`--layer jonquil`: expected the name of a node; choose one of `"),
         (["--layer", "dens"], "`--layer dens`: expected the name of a node; did you mean `dense`"),
         (["--layer", "onv"], "`--layer onv`: expected the name of a node; did you mean `conv1`, "),
+        (["--place", "conv1=host"], "`--place`: expected a stage in which layers have a side"),
+        (["--placement", "host", "--until", "import"], "`--placement`: expected a stage in which "),
         (["--diff", "--compare"], "`--compare`: expected no --until, --layer or --diff; leave it "),
     ],
 )

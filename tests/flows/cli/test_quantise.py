@@ -319,8 +319,8 @@ def test_a_float_model_is_told_how_to_reach_the_accelerator(tilewright, float_mo
     (told,) = (line for line in run.splitlines() if line.startswith("nothing runs on the acc"))
     assert "convolutions run on the host: in float" in told
     assert told.endswith(
-        "a float model is to be quantised first: see `tilewright quantise`, or give samples with "
-        "`--calibrate FILE`"
+        "a float model is to be quantised first: see `tilewright quantise`; `run` and `compile` "
+        "take `--calibrate FILE` too"
     )
     assert "cycles per sample" not in run
     assert re.search(r"nothing on the accelerator; on the host, .*conv", run)

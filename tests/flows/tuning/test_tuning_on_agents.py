@@ -1,7 +1,10 @@
 """Tuning on devices that agents lend over TLS: processors, simulators and boards."""
 
 import json
-from contextlib import ExitStack
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -16,10 +19,10 @@ from tilewright.flows.sweep import Space, evaluators, sweep
 from tilewright.flows.sweep.agent_executor import OnAgents
 from tilewright.flows.sweep.executors import InProcess, Job
 from tilewright.flows.sweep.outcome import SweepNetwork
-from tilewright.flows.sweep.records import Record
+from tilewright.flows.sweep.records import Database, DatabaseError, Record, RecordKey
 from tilewright.flows.tuning import agent_measuring, shared_devices
 from tilewright.flows.tuning.agent_measuring import AgentMeasurer
-from tilewright.flows.tuning.kernel_records import versions_now
+from tilewright.flows.tuning.kernel_records import TRIAL, versions_now
 from tilewright.flows.tuning.outcome import TrialVerdict
 from tilewright.flows.tuning.shared_devices import SharedDevices
 from tilewright.flows.tuning.tasks import tasks_of
@@ -124,6 +127,46 @@ def test_layers_are_tuned_on_two_devices(tmp_path, capsys, devices):
     is_board = "one" in devices[0]
     proven = [one for one in found["layers"] if "lower bound" in one["certificate"]]
     assert not (is_board and proven)  # the bound does not know a board's memory
+
+
+def test_an_interrupted_run_on_an_agent_is_continued(lab, tmp_path, capsys):
+    """Tuner and agent are killed in the middle; no trial that was recorded is lost or repeated."""
+    _, owner = lab
+    options = ("--budget", "16", "--threads", "1")
+    with running(owner, "--offer", "host") as brief:
+        know("brief", brief, owner)
+        command = [
+            sys.executable, "-m", "tilewright.flows.cli.main", "tune", str(DIGITS), "--device",
+            "remote://brief/host", *options, "--database", str(tmp_path / "records.db"),
+        ]  # fmt: skip
+        tuner = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while len(recorded(tmp_path)) < 4:
+                assert tuner.poll() is None, "it ended before it was interrupted"
+                time.sleep(0.02)
+        finally:
+            tuner.kill()
+            tuner.wait()
+        brief.kill()
+    before = recorded(tmp_path)
+    assert 4 <= len(before) < 16
+    with running(owner, "--offer", "host") as later:
+        know("brief", later, owner)
+        found = tuned(tmp_path, ["remote://brief/host"], *options)
+    runs = used(capsys.readouterr().out)["remote://brief/host"]
+    after = recorded(tmp_path)
+    assert {key: after[key] for key in before} == before
+    assert len(after) == found["trials"] == len(before) + runs == 16
+
+
+def recorded(tmp_path) -> dict[RecordKey, Record]:
+    """Return the trials in the database, by their keys."""
+    path = tmp_path / "records.db"
+    if not path.exists():
+        return {}
+    with suppress(DatabaseError), Database(path, read_only=True) as database:
+        return dict(database.of_evaluator(TRIAL))
+    return {}
 
 
 def test_work_of_an_agent_that_dies_goes_to_another_one(lab, monkeypatch):

@@ -112,7 +112,7 @@ function drawLayers(svg, x) {
     if (room <= 0) return;
     const group = draw("g", {}, draw("rect", { x: x(begin), y: 0, width: Math.max(0.5, room - 1),
       height: LAYER_ROW, rx: 3, fill: "var(--grid)" }));
-    const text = fitted(name, room - 10, 7.1, index + 1);
+    const text = fitted(joined(name), room - 10, 7.1, index + 1);
     if (text) {
       group.append(draw("text", { x: x(begin) + room / 2, y: 14, "text-anchor": "middle" }, text));
     }
@@ -127,9 +127,8 @@ function drawLayers(svg, x) {
 function fitted(name, room, each, number) {
   const text = `${number}  ${name}`;
   if (text.length * each <= room) return text;
-  const most = Math.floor(room / each) - 1;
-  const head = Math.ceil(most / 2);
-  if (most >= 8) return `${text.slice(0, head)}…${text.slice(head - most)}`;
+  const most = Math.floor(room / each);
+  if (most > 8) return shortened(text, most);
   return String(number).length * each <= room ? String(number) : "";
 }
 

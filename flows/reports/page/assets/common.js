@@ -60,6 +60,26 @@ const prose = (text) => text.split("`").map((part, at) => (at % 2 ? make("code",
 const breakable = (text) => text.split(/(?<=[/_.+=,:;-])/).flatMap((part, at) =>
   (at ? [make("wbr"), part] : [part]));
 
+// The name of layers that were joined, without what the later ones share with the first: a.conv + add.
+function joined(name) {
+  const [first, ...others] = name.split(" + ");
+  return [first, ...others.map((other) => {
+    let end = 0;
+    for (let at = 0; at < other.length && other[at] === first[at]; at++) {
+      if ("/.".includes(other[at])) end = at + 1;
+    }
+    return other.slice(end) || other;
+  })].join(" + ");
+}
+
+// A text of at most some characters; the middle goes, since names of layers differ at their ends.
+function shortened(text, most) {
+  const head = Math.floor(most / 2);
+  return text.length > most ? `${text.slice(0, head)}…${text.slice(head + 1 - most)}` : text;
+}
+
+const nameParts = (name) => breakable(joined(name));
+
 // Black or white, whichever can be read better on a colour as #rrggbb.
 function readableOn(hex) {
   const [red, green, blue] = [1, 3, 5].map((at) => {

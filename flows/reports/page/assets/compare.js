@@ -130,7 +130,7 @@ function rowOfBoth({ name, number, a, b }, most, why) {
     : why.map((text, at) => (text ? `${NAMES[at]}: ${text}` : "")).filter(Boolean);
   return make("tbody", { class: "row pair" },
     make("tr", {}, make("td", { class: "left" }, String(number)),
-      make("td", { class: "left name-cell" }, ...breakable(name)), cycles(a), bound(a), cycles(b), bound(b),
+      make("td", { class: "left name-cell" }, ...nameParts(name)), cycles(a), bound(a), cycles(b), bound(b),
       a && b ? ratioCell(a.cycles, b.cycles) : make("td", {}, "–"),
       make("td", { class: "wide" }, a && b ? signed(b.cycles - a.cycles) : "–"), bars),
     make("tr", { class: "why" }, make("td", { class: "left" }),

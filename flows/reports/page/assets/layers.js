@@ -65,7 +65,7 @@ function layerBody(layer, most, why) {
     stack(layer.causes, Math.max(1, layer.path_cycles), "mini", false));
   bar.firstChild.style.minWidth = "0";
   const wide = (...parts) => make("td", { class: "wide" }, ...parts);
-  const link = make("a", { href: "#network-card" }, ...breakable(layer.name));
+  const link = make("a", { href: "#network-card" }, ...nameParts(layer.name));
   link.addEventListener("click", () => chooseLayer(layer.number - 1));
   const body = make("tbody", { class: "row layer", "data-layer": layer.number - 1 },
     make("tr", {}, make("td", { class: "left" }, String(layer.number)),

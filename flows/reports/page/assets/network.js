@@ -47,7 +47,7 @@ function boxOf(box, most) {
   draw("rect", { class: "bar", x: x + 1, y: box.top + 1, width: 6, height: box.height - 2, rx: 3,
     style: `fill:${layer?.bound ? colour(layer.bound) : "var(--muted)"}` }),
   draw("text", { x: x + 14, y: box.top + 16 },
-    fitted(box.name, inner, 7.1, layer ? box.layer + 1 : "")),
+    fitted(joined(box.name), inner, 7.1, layer ? box.layer + 1 : "")),
   draw("text", { x: x + 14, y: box.top + 31, class: "small" }, cut(layer ? about : box.text, inner / 5.8)));
   if (layer) {
     group.append(draw("rect", { class: "bar", x: x + 14, y: box.top + box.height - 8, height: 4, rx: 2,
@@ -82,7 +82,7 @@ function showChosen(index, atStart = false) {
     ["Instructions", [grouped(layer.instructions)]],
     ["Full name", [...breakable(layer.full_name)]]];
   byId("layer-detail").replaceChildren(
-    make("h3", {}, `${index + 1}  `, ...breakable(layer.name)),
+    make("h3", {}, `${index + 1}  `, ...nameParts(layer.name)),
     make("p", {}, boundChip(layer.bound), " ", make("a", { href: "#timeline-card" },
       "its instructions in the timeline")),
     stack(layer.causes, total, "stack", true),

@@ -41,7 +41,7 @@ const duration = (us) => (us === null ? "–" : us ? quantity(us / 1e6, "s") : "
 function placementRow(row) {
   const moved = row.gain_us === null ? "–"
     : `${row.gain_us > 0 ? "−" : "+"}${duration(Math.abs(row.gain_us))}`;
-  const name = make("td", { class: "left name-cell" }, ...breakable(row.short));
+  const name = make("td", { class: "left name-cell" }, ...nameParts(row.short));
   hovers(name, () => [make("b", {}, row.name), make("div", {}, row.op)]);
   return make("tr", {}, make("td", { class: "left" }, String(row.number)), name,
     make("td", { class: "left" }, row.target), make("td", { class: "text-cell" }, ...prose(row.reason)),

@@ -60,7 +60,7 @@ function slowestText() {
   const slowest = [...DATA.layers.keys()].sort((a, b) =>
     DATA.layers[b].added_cycles - DATA.layers[a].added_cycles);
   const link = (at) => {
-    const made = make("a", { href: "#network-card" }, ...breakable(DATA.layers[at].name));
+    const made = make("a", { href: "#network-card" }, ...nameParts(DATA.layers[at].name));
     made.addEventListener("click", () => chooseLayer(at));
     return made;
   };

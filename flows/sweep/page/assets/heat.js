@@ -34,8 +34,8 @@ function drawHeat() {
   const byLimit = byId("heat-colour").value === "limit";
   byId("heat-legend").hidden = !byLimit;
   target.dataset.order = shown.map((point) => point.index).join();
-  const most = target.clientWidth < 720 ? 14 : 30;
-  const short = (text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const most = target.clientWidth < 720 ? 18 : 30;
+  const short = (text) => shortened(joined(text), most);
   const wide = (target.clientWidth - 8 * most) / Math.max(1, shown.length);
   // Each column has its values by name; those that all columns share are left out.
   const names = VARIED.filter((name) => (VIEW.memory === ALL || MACHINE.includes(name)) &&

@@ -27,7 +27,8 @@ function scaleOf(values, marks, isAnswer = false) {
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const air = (most - least || 1) * 0.06;
   const [low, high] = [least - air, most + air];
-  return { marks: ticks(low, high, marks), text: (mark) => mark.toLocaleString("en-US"), width: 0,
+  const text = (mark) => mark.toLocaleString("en-US", { maximumFractionDigits: 10 });
+  return { marks: ticks(low, high, marks), text, width: 0,
     of: (value) => (value - low) / (high - low) };
 }
 
