@@ -176,7 +176,7 @@ def search_layer(
     default, bound = bench.gap.cycles, bench.gap.bound
     candidates, subject = bench.candidates(), f"{division} {name}"
     if records is not None and devices is None:
-        subject = records.subject((division, bench.form), subject)
+        subject = records.subject(bench.form, subject)
 
     def outcomes(batch: Sequence[Candidate | None]) -> list[Record]:
         def measure(places: Sequence[int]) -> list[Record]:

@@ -122,25 +122,25 @@ def test_a_run_that_runs_out_of_time_has_tried_what_it_found_in_the_network(modu
 def test_an_interrupted_search_is_continued_and_times_nothing_twice(module, tmp_path):
     graph, calls = import_model(DIGITS), []
 
-    def search(path=None, stop_after=None):
+    def search(path=None, watch=lambda result: None):
         def compile_with(schedules):
-            if len(calls) == stop_after:
-                raise KeyboardInterrupt
             made = compile_graph(graph, MACHINE, schedules=schedules)
             calls.append((dict(schedules), made.report["cycles"]))
             return made
 
         with Database(path) as database:
             records = LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY)
-            found = search_network(module, compile_with, trials=12, records=records)
+            found = search_network(module, compile_with, trials=12, records=records, watch=watch)
             return found, list(best_texts(database).values())
 
+    def interrupt(result):
+        raise KeyboardInterrupt
+
     whole, _ = search()
-    assert len(calls) >= 3
     assert whole.schedules
-    path, count = tmp_path / "records.db", len(calls)
     calls.clear()
-    part, kept = search(path, stop_after=count - 1)
+    path = tmp_path / "records.db"
+    part, kept = search(path, interrupt)
     assert part.stopped == "interrupted; the same command continues"
     assert part.cycles < part.before
     assert [json.loads(one) for one in kept] == [dict(part.schedules)], "used at once"
@@ -156,24 +156,27 @@ def test_an_interrupted_search_is_continued_and_times_nothing_twice(module, tmp_
 
 def test_devices_side_by_side_log_what_one_alone_does(module, monkeypatch):
     alone = search_layer(module, "dense", 100)
-    ratios = [one.ratio for one in alone.trials if one.ratio]
-    # Such a layer ends when a candidate is near enough to the bound, in the middle of a batch.
-    near = alone.default_cycles * ratios[0] / alone.bound
+    ratios = [one.ratio or 1.0 for one in alone.trials]
+    # The search ends with the first candidate that is near enough to the bound.
+    place = next(place for place, ratio in enumerate(ratios) if ratio < 1)
+    near = alone.default_cycles * ratios[place] / alone.bound
     monkeypatch.setattr(layer_search, "NEAR", near)
     ended = search_layer(module, "dense", 100)
-    assert ended.timed == 1
-    for count in (1, 2, 3):
+    assert ended.timed == place + 1 < len(ratios)
+    for count in (1, ended.timed + 1):
         with closing(SharedDevices(["sim"] * count, MACHINE, DEFAULT_MEMORY)) as shared:
             found = search_layer(module, "dense", 100, devices=LayerTrials(shared))
-        assert found == ended
+        assert found == ended, "one alone would have ended in the middle of the batch"
 
 
 def test_equal_layers_are_timed_once(module, monkeypatch):
     timed, cycles = [], LayerBench.cycles
     monkeypatch.setattr(LayerBench, "cycles", lambda *given: timed.append(given) or cycles(*given))
     records = LayerRecords(Database(), module.graph, MACHINE, DEFAULT_MEMORY)
-    output = next(one.output for one in module.segments[0].layers if one.name == "dense")
-    first, second = (search_layer(module, name, 100, records=records) for name in ("dense", output))
+    first, second = (
+        search_layer(module, "dense", 100, records=records, division=division)
+        for division in ("one", "two")
+    )
     assert first.trials == second.trials
     assert len(timed) == first.timed
     search_layer(module, "conv1", 3, records=records)
