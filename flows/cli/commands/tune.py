@@ -139,6 +139,7 @@ def tune_(arguments: argparse.Namespace) -> None:
                 tuned = _tune_layers(arguments, database, held)
         elif arguments.source is not None:
             tuned = _tune_model(arguments, records, path)
+        database.flush()  # the results are told, even if the disk has no room for them
         if arguments.output:
             write_page(arguments, database, tuned)
         if arguments.exported:
