@@ -21,6 +21,7 @@ from ...errors import TilewrightError, UsageError
 from ...file_access import parse_json, read_part, reason
 from ..execution.recorded_choices import (
     BEST,
+    LAYERS,
     target_digest,
     target_parameters,
 )
@@ -41,8 +42,8 @@ from .tasks import KernelTask
 TRIAL = "cpu kernel"
 """The evaluator of trials."""
 
-EXPORTED = (TRIAL, BEST, RUN)
-"""Evaluators whose records are exported and imported."""
+EXPORTED = (TRIAL, BEST, RUN, LAYERS)
+"""Evaluators whose records are exported and imported; the schedules of layers among them."""
 
 LINE_FIELDS = (
     "evaluator", "version", "workload", "target", "choice", "figures", "error", "name",
@@ -188,7 +189,8 @@ def _add_line(rows: dict[str, list[tuple[Any, ...]]], line: object) -> None:
         raise ImpossibleError("other fields")
     if line["evaluator"] not in EXPORTED:
         raise ImpossibleError("a record of another evaluator")
-    choice_of(str(line["choice"]))
+    if line["evaluator"] != LAYERS:
+        choice_of(str(line["choice"]))
     texts = ("evaluator", "version", "workload", "target", "choice")
     if not all(isinstance(line[name], str) for name in texts):
         raise ImpossibleError("fields that are not text")

@@ -11,6 +11,7 @@ from ...compiler.graph import Graph
 from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import memory_text
+from ...quoting import printable
 from ..execution.compile_cache import source_digest
 from ..execution.recorded_choices import LAYERS, graph_digest
 from ..sweep.record_checks import MAX_TEXT
@@ -43,7 +44,7 @@ class LayerRecords:
         self.memory = memory_text(memory)
         self.place = f"{configuration.name}, {self.memory}"
         self._subjects: dict[object, str] = {}
-        database.name_network(self.network, graph.name[:MAX_TEXT])
+        database.name_network(self.network, printable(graph.name)[:MAX_TEXT])
         database.add_configurations([configuration])
         self._known = {
             key.version: record

@@ -15,10 +15,12 @@ import pytest
 
 from tilewright import PRESETS, compile_graph, import_model
 from tilewright.compiler.options import DEFAULT_OPTIONS
+from tilewright.errors import TilewrightError
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE, best_texts
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning import layer_search
+from tilewright.flows.tuning.kernel_records import KernelRecords
 from tilewright.flows.tuning.layer_bench import LayerBench
 from tilewright.flows.tuning.layer_records import LAYER_TRIAL, LayerRecords
 from tilewright.flows.tuning.layer_search import search_layer, search_network
@@ -242,6 +244,35 @@ def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_pa
     monkeypatch.undo()
     assert cycles == compile_graph(graph, other).report["cycles"]
     assert compile_graph(graph, MACHINE).report["cycles"] == plain.report["cycles"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"conv1": "split(none, y, 3)"}, {"none": "arena()"}, {"conv1": "\x01"}, {"conv1": ""}],
+)
+def test_recorded_schedules_that_do_not_fit_are_left_out(module, tmp_path, monkeypatch, given):
+    graph, path = import_model(DIGITS), tmp_path / "records.db"
+    with Database(path) as database:
+        LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY).keep(given, 9, 8)
+    monkeypatch.setenv(RECORDS_VARIABLE, str(path))
+    found = compile_graph(graph, MACHINE, cache=False)
+    assert found.report["cycles"] == module.report["cycles"]
+    with pytest.raises(TilewrightError):
+        compile_graph(graph, MACHINE, schedules=given)
+
+
+def test_schedules_of_layers_are_exported_and_imported(tmp_path):
+    graph, lines = import_model(DIGITS), tmp_path / "lines.jsonl"
+    graph = replace(graph, name="two\nlines")
+    with Database(tmp_path / "one.db") as database:
+        LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY).keep({"conv1": "arena()"}, 9, 8)
+        assert KernelRecords(database).export(lines) == 1
+        kept = best_texts(database)
+    with Database(tmp_path / "two.db") as database:
+        records = KernelRecords(database)
+        assert records.merge_lines(lines) == 1
+        assert records.merge_lines(lines) == 0
+        assert best_texts(database) == kept != {}
 
 
 def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):
