@@ -297,7 +297,9 @@ def search_network(
         module, division = network.module(), network.division
         left = trials - len(network.chains)
         for name, share in _shares(module):
-            now = clock()
+            if (now := clock()) >= end:
+                results[name] = SearchedLayer(name, 0, 0, 0, skipped="no time was left for it")
+                continue
             until = now + share * (end - now)
 
             def may_go_on(until: float = until) -> bool:

@@ -228,6 +228,19 @@ def _count(path: Path) -> int:
     return 0
 
 
+def test_a_budget_that_is_over_costs_no_more_time(module, monkeypatch):
+    now, opened, bench = itertools.count(), [], LayerBench.__init__
+    monkeypatch.setattr(
+        LayerBench, "__init__", lambda *given: opened.append(given[2]) or bench(*given)
+    )
+    found = search_network(module, lambda given: module, seconds=3, clock=lambda: next(now))
+    named = [layer.name for layer in found.layers]
+    assert named == [layer.name for layer in module.segments[0].layers]
+    left = [layer.name for layer in found.layers if layer.skipped == "no time was left for it"]
+    assert left
+    assert not set(left) & set(opened)
+
+
 def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_path, monkeypatch):
     graph, path = import_model(DIGITS), tmp_path / "records.db"
     plain = compile_graph(graph, MACHINE)
