@@ -117,10 +117,10 @@ class KernelPrograms:
     def form(self, kernel: Kernel) -> int:
         """Return the number of a kernel's form. Kernels of one form take the same time."""
         if kernel not in self._forms:
-            self._forms[kernel] = self._numbers.setdefault(self._form(kernel), len(self._numbers))
+            self._forms[kernel] = self._numbers.setdefault(self.form_of(kernel), len(self._numbers))
         return self._forms[kernel]
 
-    def _form(self, kernel: Kernel) -> object:
+    def form_of(self, kernel: Kernel) -> object:
         """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)

@@ -129,6 +129,8 @@ def layer_sentences(found: "SearchedNetwork") -> list[str]:
             f"lower bound of all divisions into layers: {found.least:,}; no division can save more "
             f"than {1 - found.least / found.cycles:.1%}"
         )
+    if found.stopped:
+        lines.append(f"ended: {found.stopped}")
     return lines
 
 

@@ -13,7 +13,7 @@ from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
 from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
-from ...errors import CompileError
+from ...errors import CompileError, TilewrightError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, require_configuration
@@ -91,7 +91,7 @@ def compile_graph(
                 f"`compile_graph`: expected a `{name}`, got {given!r:.100}; `tilewright.{maker}` "
                 "makes one"
             )
-    texts = {} if lean else recorded_texts()
+    texts, given = {} if lean else recorded_texts(), schedules
     if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
         schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))
     request = CompileRequest(
@@ -109,7 +109,14 @@ def compile_graph(
     kept = CompileCache.of_request(request) if cache and not lean else None
     module = kept.load() if kept is not None else None
     if module is None:
-        module = compile_with_exact_times(request, progress, store).module
+        try:
+            module = compile_with_exact_times(request, progress, store).module
+        except TilewrightError:
+            if schedules == given:
+                raise
+            # Records may come from a stranger: schedules that do not fit are left out.
+            request = replace(request, schedules=given)
+            module = compile_with_exact_times(request, progress, store).module
         if kept is not None:
             kept.save(module)
     return module

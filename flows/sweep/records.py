@@ -66,6 +66,9 @@ create index best on records (evaluator, network, cycles);
 """
 
 
+NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE")
+"""Names of SQLite's errors on a full disk; the second with a quota or a limit of file sizes."""
+
 PROGRAM_FOR = " with the program for "
 """Separates two main memories in a key: the one that is timed, and the program's."""
 
@@ -490,7 +493,8 @@ class Database:
         except sqlite3.Error as problem:
             text = str(problem)
             cure = next((cure for part, cure in _CURES.items() if part in text), "check the file")
-            kind = FullDiskError if "full" in text else DatabaseError
+            name = getattr(problem, "sqlite_errorname", "")
+            kind = FullDiskError if name in NO_ROOM else DatabaseError
             raise kind(f"{self._name}: cannot be used, got `{printable(text)}`; {cure}") from None
 
 

@@ -27,6 +27,7 @@ from ...compiler.tensor import Kernel
 from ...errors import CompileError
 from ...runtime.names import layer_nodes
 from ...sim.timing import ExactMeasure
+from .network_trials import NetworkTrials, TriedChange
 
 SLOWER = 1.03
 """A change is tried in the network if its neighbourhood takes at most this many times as long."""
@@ -77,64 +78,39 @@ class ChainChange:
         return frozenset(name for layer in self.layers for name in layer.split(JOINT))
 
 
-@dataclass(frozen=True, slots=True)
-class TriedChange:
-    """The layers of a change, by name, and the network's cycles with it."""
-
-    layers: tuple[str, ...]
-    cycles: int
-
-
-def search_chains(
-    module: Module,
-    before: int,
-    compile_with: Callable[[Mapping[str, str]], Module],
-    cycles_of: Callable[[Module], int],
-    trials: int,
-    may_go_on: Callable[[], bool],
-) -> tuple[Module, dict[str, str], tuple[TriedChange, ...]]:
+def search_chains(network: NetworkTrials, trials: int, may_go_on: Callable[[], bool]) -> None:
     """Change the division of a network into layers while that saves cycles.
 
     Parameters
     ----------
-    before
-        Cycles of the module.
     trials
         Most changes to try in the network.
-
-    Returns
-    -------
-    The fastest module, the schedules by layer that make it, and all changes that were tried.
     """
-    kept: dict[str, str] = {}
-    tried: list[TriedChange] = []
     forms: set[object] = set()
-    least = before
     while True:
-        for changes in _together(_changes(module, may_go_on)):
+        for changes in _together(_changes(network.module(), may_go_on)):
             if changes[0].form in forms:
                 continue
-            if len(tried) >= trials or not may_go_on():
-                return module, kept, tuple(tried)
+            if len(network.chains) >= trials or not may_go_on():
+                return
             forms.add(changes[0].form)
             nodes = frozenset[str]().union(*(change.nodes for change in changes))
             wanted = {
-                name: text for name, text in kept.items() if nodes.isdisjoint(name.split(JOINT))
+                name: text
+                for name, text in network.kept.items()
+                if nodes.isdisjoint(name.split(JOINT))
             }
             for change in changes:
                 wanted |= change.layers
-            try:
-                other = compile_with(wanted)
-            except CompileError:  # the layers around it fit no more
+            cycles = network.attempt(wanted)
+            if cycles is None:
                 continue
-            cycles = cycles_of(other)
             names = tuple(name for change in changes for name in change.layers)
-            tried.append(TriedChange(names, cycles))
-            if cycles < least:
-                module, kept, least = other, wanted, cycles
+            network.chains.append(TriedChange(names, cycles))
+            if network.kept is wanted:
                 break
         else:
-            return module, kept, tuple(tried)
+            return
 
 
 def _together(changes: Iterator[ChainChange]) -> list[list[ChainChange]]:

@@ -17,17 +17,11 @@ from ... import __version__
 from ...atomic_write import write_output
 from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text, workload_of
-from ...compiler.graph import Graph
 from ...errors import TilewrightError, UsageError
 from ...file_access import parse_json, read_part, reason
-from ...isa.configuration import Configuration
-from ...isa.memory_model import MemoryModel
-from ...isa.settings import memory_text
-from ..execution.compile_cache import source_digest
 from ..execution.recorded_choices import (
     BEST,
     LAYERS,
-    graph_digest,
     target_digest,
     target_parameters,
 )
@@ -38,21 +32,18 @@ from ..sweep.records import (
     Record,
     RecordKey,
     check_row,
-    configuration_digest,
-    digest_of,
 )
 from .features import Features
-from .layer_search import SearchedNetwork
 from .outcome import Times, TrialOutcome, TrialVerdict
 from .ranking import TriedTask
-from .run_log import MAX_TITLE, RUN, RunLog, add_log
+from .run_log import RUN
 from .tasks import KernelTask
 
 TRIAL = "cpu kernel"
 """The evaluator of trials."""
 
-EXPORTED = (TRIAL, BEST, RUN)
-"""Evaluators whose records are exported and imported."""
+EXPORTED = (TRIAL, BEST, RUN, LAYERS)
+"""Evaluators whose records are exported and imported; the schedules of layers among them."""
 
 LINE_FIELDS = (
     "evaluator", "version", "workload", "target", "choice", "figures", "error", "name",
@@ -198,7 +189,8 @@ def _add_line(rows: dict[str, list[tuple[Any, ...]]], line: object) -> None:
         raise ImpossibleError("other fields")
     if line["evaluator"] not in EXPORTED:
         raise ImpossibleError("a record of another evaluator")
-    choice_of(str(line["choice"]))
+    if line["evaluator"] != LAYERS:
+        choice_of(str(line["choice"]))
     texts = ("evaluator", "version", "workload", "target", "choice")
     if not all(isinstance(line[name], str) for name in texts):
         raise ImpossibleError("fields that are not text")
@@ -252,36 +244,3 @@ def versions_now() -> dict[str, str]:
         "llvm": ".".join(map(str, llvm_version_info)),
         "code": code_generator_digest()[:32],
     }
-
-
-def add_layers(
-    database: Database,
-    graph: Graph,
-    configuration: Configuration,
-    memory: MemoryModel,
-    found: SearchedNetwork,
-) -> None:
-    """Record the trials of a network's layers, and the schedules that make it faster."""
-    network, texts = graph_digest(graph), json.dumps(dict(found.schedules), sort_keys=True)
-    source = source_digest()
-    target, place = configuration_digest(configuration), memory_text(memory)
-    database.name_network(network, graph.name[:MAX_TEXT])
-    database.add_configurations([configuration])
-    for one in found.layers:
-        log = RunLog(
-            one.name[:MAX_TITLE], f"{configuration.name}, {place}", network, target, "search", 0,
-            one.space, "cycles", one.default_cycles,
-            one.bound / one.default_cycles if one.default_cycles else 0.0, one.trials,
-        )  # fmt: skip
-        add_log(database, log)
-    if not found.schedules:
-        return
-    key = RecordKey(LAYERS, digest_of(f"{source} {texts}"), network, target, place)
-    figures = {
-        "cycles": found.cycles,
-        "before": found.before,
-        "bound": found.bound,
-        "schedules": dict(found.schedules),
-        "source": source,
-    }
-    database.add([(key, Record(figures))])

@@ -174,6 +174,12 @@ class LayerBench:
         """Exact cycles of the layer alone with a candidate; `NEVER` if it cannot be lowered."""
         return self._timer.cycles((self._grouped.groups[0].work[0][0], candidate))
 
+    @property
+    def form(self) -> object:
+        """What determines the cycles of candidates: layers of equal forms have equal ones."""
+        kernel = self._grouped.groups[0].work[0][0]
+        return self._timer.programs.form_of(kernel), self._grouped.searched
+
     def steps(self, candidate: Candidate) -> str:
         """The steps of a candidate's schedule, as `evaluate` takes them."""
         kernel = self._grouped.groups[0].work[0][0]

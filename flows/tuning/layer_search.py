@@ -17,11 +17,15 @@ from ...compiler.accelerator.search import Candidate
 from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...errors import UsageError
+from ...runtime.wire import JobVerdict
 from ...wording import counted
-from .chain_search import TriedChange, least_cycles, search_chains
+from ..sweep.records import LOST, Record
+from .chain_search import least_cycles, search_chains
 from .layer_bench import LayerBench
-from .layer_trials import LayerTrials
-from .run_log import LoggedTrial
+from .layer_records import LayerRecords
+from .layer_trials import LayerTrial, LayerTrials
+from .network_trials import NetworkTrials, TriedChange
+from .run_log import MAX_TITLE, LoggedTrial, RunLog
 
 NEAR = 1.005
 """A layer is done if its cycles are within this factor of the lower bound."""
@@ -78,6 +82,14 @@ class SearchedLayer:
             return f"the best of all {counted(self.space, 'candidate')}"
         return ""
 
+    def log(self, records: LayerRecords) -> RunLog:
+        """Return its trials for the page, in order."""
+        bound = self.bound / self.default_cycles if self.default_cycles else 0.0
+        return RunLog(
+            self.name[:MAX_TITLE], records.place, records.network, records.target, "search", 0,
+            self.space, "cycles", self.default_cycles, bound, self.trials,
+        )  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         return {
@@ -117,6 +129,7 @@ class SearchedNetwork:
     schedules: Mapping[str, str]
     chains: tuple[TriedChange, ...] = ()
     least: int | None = None
+    stopped: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -128,6 +141,7 @@ class SearchedNetwork:
             "chains": [asdict(one) for one in self.chains],
             "layers": [one.to_json() for one in self.layers],
             "schedules": dict(self.schedules),
+            "stopped": self.stopped,
         }
 
 
@@ -137,6 +151,8 @@ def search_layer(
     trials: int,
     may_go_on: Callable[[], bool] = lambda: True,
     devices: LayerTrials | None = None,
+    records: LayerRecords | None = None,
+    division: str = "",
 ) -> SearchedLayer:
     """Search the candidates of one layer.
 
@@ -148,30 +164,48 @@ def search_layer(
         Asked before each candidate.
     devices
         Run the candidates, several at a time; None for exact cycles.
+    records
+        Outcomes of earlier runs; None if there are none.
+    division
+        What distinguishes the module from others of the network.
     """
     try:
         bench = LayerBench(module, name)
     except UsageError as problem:
         return SearchedLayer(name, 0, 0, 0, skipped=str(problem))
     default, bound = bench.gap.cycles, bench.gap.bound
-    candidates = bench.candidates()
+    candidates, subject = bench.candidates(), f"{division} {name}"
+    if records is not None and devices is None:
+        subject = records.subject(bench.form, subject)
+
+    def outcomes(batch: Sequence[Candidate | None]) -> list[Record]:
+        def measure(places: Sequence[int]) -> list[Record]:
+            return _measured(bench, [batch[place] for place in places], devices)
+
+        if records is None:
+            return measure(range(len(batch)))
+        return records.outcomes(subject, list(map(str, batch)), measure)
+
     if devices is not None:
-        (trial,) = devices.cycles(bench, [bench.default])
-        if trial.cycles is None:
-            return SearchedLayer(name, 0, 0, 0, skipped=f"{trial.verdict}: {trial.text}")
-        default = trial.cycles
+        (record,) = outcomes([None])
+        if record.error is not None:
+            return SearchedLayer(name, 0, 0, 0, skipped=record.error.removeprefix(LOST))
+        default = record.figures["cycles"]
     near = 0.0 if devices is not None and devices.on_board else NEAR * bound
-    best, chosen, timed = default, None, 0
+    best, chosen = default, None
     log: list[LoggedTrial] = []
-    while timed < len(candidates) and best > near and timed < trials and may_go_on():
-        batch = candidates[timed : min(trials, timed + (devices.width if devices else 1))]
-        timed += len(batch)
-        for candidate, cycles in zip(batch, _cycles(bench, batch, devices), strict=True):
+    while len(log) < min(trials, len(candidates)) and best > near and may_go_on():
+        width = devices.width if devices else 1
+        batch = candidates[len(log) : min(trials, len(log) + width)]
+        for candidate, record in zip(batch, outcomes(batch), strict=True):
+            if best <= near:
+                break  # one device alone would have ended here
+            cycles = record.figures.get("cycles")
             log.append(_logged(candidate, cycles, default))
             if cycles is not None and cycles < best:
                 best, chosen = cycles, candidate
     return SearchedLayer(
-        name, default, best, bound, len(candidates), timed,
+        name, default, best, bound, len(candidates), len(log),
         steps=bench.steps(chosen) if chosen else "",
         skipped="" if candidates else "it has several kernels",
         on_board=devices is not None and devices.on_board,
@@ -193,13 +227,21 @@ def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTri
     return LoggedTrial(choice, verdict, ratio, predicted=candidate.estimated_cycles / default)
 
 
-def _cycles(
-    bench: LayerBench, batch: Sequence[Candidate], devices: LayerTrials | None
-) -> list[int | None]:
-    """Return the cycles of candidates; None for one that failed."""
+def _measured(
+    bench: LayerBench, batch: Sequence[Candidate | None], devices: LayerTrials | None
+) -> list[Record]:
+    """Return the outcomes of candidates; None stands for the compiler's schedule."""
     if devices is None:
-        return [bench.cycles(one) for one in batch]
-    return [one.cycles for one in devices.cycles(bench, list(map(bench.steps, batch)))]
+        return [Record({"cycles": bench.cycles(one)}) for one in batch if one]
+    texts = [bench.steps(one) if one else bench.default for one in batch]
+    return list(map(_recorded, devices.cycles(bench, texts)))
+
+
+def _recorded(trial: LayerTrial) -> Record:
+    if trial.cycles is not None:
+        return Record({"cycles": trial.cycles, "device": trial.device})
+    lost = LOST if trial.verdict is JobVerdict.LOST else ""
+    return Record(error=f"{lost}{trial.verdict}: {trial.text}")
 
 
 def search_network(
@@ -209,6 +251,7 @@ def search_network(
     trials: int = 1 << 30,
     seconds: float | None = None,
     devices: LayerTrials | None = None,
+    records: LayerRecords | None = None,
     watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchedNetwork:
@@ -227,48 +270,59 @@ def search_network(
         Limits of the candidates that are timed, and of the time.
     devices
         Run layers and networks; None for exact cycles.
+    records
+        Where outcomes are looked up and kept; None for nowhere.
+
+    Returns
+    -------
+    SearchedNetwork
+        Also after Ctrl-C, with what was found until then.
 
     Raises
     ------
     DeviceError
         If the devices cannot run the network.
     """
-    end, left = math.inf if seconds is None else clock() + seconds, trials
+    end = math.inf if seconds is None else clock() + seconds
+    network = NetworkTrials(module, compile_with, devices, records)
     results: dict[str, SearchedLayer] = {}
-
-    def cycles_of(compiled: Module) -> int:
-        return devices.network_cycles(compiled) if devices else compiled.report["cycles"]
-
-    before = cycles_of(module)
+    lowest, stopped = least_cycles(module), ""
     started = clock()
 
     def may_divide() -> bool:
         return clock() < started + CHAINS_SHARE * (end - started)
 
-    share = math.ceil(CHAINS_SHARE * left)
-    lowest = least_cycles(module)
-    module, kept, chains = search_chains(module, before, compile_with, cycles_of, share, may_divide)
-    left -= len(chains)
-    least = min([before, *(change.cycles for change in chains)])
-    for name, share in _shares(module):
-        now = clock()
-        until = now + share * (end - now)
+    try:
+        search_chains(network, math.ceil(CHAINS_SHARE * trials), may_divide)
+        module, division = network.module(), network.division
+        left = trials - len(network.chains)
+        for name, share in _shares(module):
+            if (now := clock()) >= end:
+                results[name] = SearchedLayer(name, 0, 0, 0, skipped="no time was left for it")
+                continue
+            until = now + share * (end - now)
 
-        def may_go_on(until: float = until) -> bool:
-            return clock() < until
+            def may_go_on(until: float = until) -> bool:
+                return clock() < until
 
-        result = search_layer(module, name, math.ceil(share * left), may_go_on, devices)
-        results[name] = result
-        left -= result.timed
-        if result.steps and clock() < end:
-            cycles = cycles_of(compile_with({**kept, name: result.steps}))
-            if cycles < least:
-                least, kept[name] = cycles, result.steps
-        watch(result)
-    order = [row["name"] for row in module.report["layers"]]
-    layers = tuple(results[name] for name in dict.fromkeys(order))
-    bound = module.report["bound"]
-    return SearchedNetwork(before, least, bound, layers, kept, chains, lowest)
+            result = search_layer(
+                module, name, math.ceil(share * left), may_go_on, devices, records, division
+            )
+            results[name] = result
+            left -= result.timed
+            if records is not None:
+                records.add_log(result.log(records))
+            if result.steps and clock() < end:
+                network.attempt({**network.kept, name: result.steps})
+            watch(result)
+    except KeyboardInterrupt:
+        stopped = "interrupted; the same command continues"
+    order = dict.fromkeys(row["name"] for row in module.report["layers"])
+    return SearchedNetwork(
+        network.before, network.cycles, module.report["bound"],
+        tuple(results[name] for name in order if name in results), network.kept,
+        tuple(network.chains), lowest, stopped,
+    )  # fmt: skip
 
 
 def _shares(module: Module) -> Iterator[tuple[str, float]]:

@@ -9,7 +9,7 @@ import numpy as np
 from ...compiler.module import Module, Segment
 from ...errors import CompileError, DeviceError, UsageError
 from ...runtime.device import Device
-from ...runtime.devices import is_board
+from ...runtime.devices import is_board, kind_of
 from ...runtime.wire import JobError, JobVerdict
 from .layer_bench import LayerBench
 from .shared_devices import SharedDevices
@@ -71,6 +71,12 @@ class LayerTrials:
     def on_board(self) -> bool:
         """Whether a board is among the devices: its memory may be faster than it says."""
         return any(is_board(one.name) for one in self.shared.all)
+
+    @property
+    def counted_by(self) -> str:
+        """The kinds of devices that count cycles, and the names of boards."""
+        names = (one.name if is_board(one.name) else kind_of(one.name) for one in self.shared.all)
+        return " ".join(sorted(set(names)))
 
     def cycles(self, bench: LayerBench, texts: Sequence[str]) -> list[LayerTrial]:
         """Run schedules of a layer alone, and compare what they compute with the definition."""

@@ -235,7 +235,6 @@ def tune(
     for state in states:
         target = target_digest(state.task.target, state.task.threads)
         add_log(records.database, state.log(tuner, seed, target))
-    records.database.flush()
     return TuningReport(tuple(states), stopped)
 
 

@@ -139,6 +139,7 @@ def tune_(arguments: argparse.Namespace) -> None:
                 tuned = _tune_layers(arguments, database, held)
         elif arguments.source is not None:
             tuned = _tune_model(arguments, records, path)
+        database.flush()  # the results are told, even if the disk has no room for them
         if arguments.output:
             write_page(arguments, database, tuned)
         if arguments.exported:
@@ -267,7 +268,7 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
     from ....compiler.frontend import import_model
     from ...execution.compile_graph import compile_graph
     from ...execution.timed import require_segments
-    from ...tuning.kernel_records import add_layers
+    from ...tuning.layer_records import LayerRecords
     from ...tuning.layer_search import SearchedLayer, search_network
     from ...tuning.layer_trials import LayerTrials
     from ...tuning.shared_devices import SharedDevices
@@ -300,8 +301,10 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
     if arguments.listing:
         list_layers(arguments, module)
         return {graph_digest(graph)}
-    total = 0
+    total, counted_by = 0, devices.counted_by if devices else ""
+    records = LayerRecords(database, graph, configuration, memory, counted_by)
     with progress_bar() as advance:
+        advance("searching divisions into layers", 0, None)
 
         def watch(result: SearchedLayer) -> None:
             nonlocal total
@@ -310,9 +313,8 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
 
         found = search_network(
             module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
-            devices=devices, watch=watch,
+            devices=devices, records=records, watch=watch,
         )  # fmt: skip
-    add_layers(database, graph, configuration, memory, found)
     trials = devices.log if devices else []
     if arguments.json:
         more = {"trials": [one.to_json() for one in trials]} if devices else {}

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ from tilewright.flows.sweep.export import check_export, export
 from tilewright.flows.sweep.records import (
     Database,
     DatabaseError,
+    FullDiskError,
     Record,
     RecordKey,
     configuration_digest,
@@ -208,6 +210,21 @@ def test_a_full_disk_loses_nothing_recorded(path):
         database._connection.execute("pragma max_page_count = 1000000")
         database.add([(key(5000), Record({"cycles": 5000}))])
         assert len(database) == 5001
+
+
+def test_a_limit_of_file_sizes_is_a_full_disk(path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Database(path) as database:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+        try:
+            database.add([(key(number), Record({"cycles": number})) for number in range(5000)])
+            with pytest.raises(FullDiskError, match="check the disk; what was recorded is kept"):
+                database.flush()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert len(database) == 0
+        database.flush()
+        assert len(database) == 5000
 
 
 def test_results_that_found_no_room_are_told_at_the_end(path):

@@ -1,6 +1,12 @@
 """The certified search of accelerator schedules, on exact cycles: equal runs give equal answers."""
 
 import itertools
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +15,17 @@ import pytest
 
 from tilewright import PRESETS, compile_graph, import_model
 from tilewright.compiler.options import DEFAULT_OPTIONS
+from tilewright.errors import TilewrightError
 from tilewright.flows.cli.main import main
-from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE
+from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE, best_texts
 from tilewright.flows.sweep.records import Database
-from tilewright.flows.tuning.kernel_records import add_layers
-from tilewright.flows.tuning.layer_search import SearchedNetwork, search_layer, search_network
+from tilewright.flows.tuning import layer_search
+from tilewright.flows.tuning.kernel_records import KernelRecords
+from tilewright.flows.tuning.layer_bench import LayerBench
+from tilewright.flows.tuning.layer_records import LAYER_TRIAL, LayerRecords
+from tilewright.flows.tuning.layer_search import search_layer, search_network
+from tilewright.flows.tuning.layer_trials import LayerTrials
+from tilewright.flows.tuning.shared_devices import SharedDevices
 from tilewright.isa.settings import DEFAULT_MEMORY
 from tilewright.runtime import Session, open_device
 
@@ -109,6 +121,126 @@ def test_a_run_that_runs_out_of_time_has_tried_what_it_found_in_the_network(modu
     assert compiled
 
 
+def test_an_interrupted_search_is_continued_and_times_nothing_twice(module, tmp_path):
+    graph, calls = import_model(DIGITS), []
+
+    def search(path=None, watch=lambda result: None):
+        def compile_with(schedules):
+            made = compile_graph(graph, MACHINE, schedules=schedules)
+            calls.append((dict(schedules), made.report["cycles"]))
+            return made
+
+        with Database(path) as database:
+            records = LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY)
+            found = search_network(module, compile_with, trials=12, records=records, watch=watch)
+            return found, list(best_texts(database).values())
+
+    def interrupt(result):
+        raise KeyboardInterrupt
+
+    whole, _ = search()
+    assert whole.schedules
+    calls.clear()
+    path = tmp_path / "records.db"
+    part, kept = search(path, interrupt)
+    assert part.stopped == "interrupted; the same command continues"
+    assert part.cycles < part.before
+    assert [json.loads(one) for one in kept] == [dict(part.schedules)], "used at once"
+    first = list(calls)
+    calls.clear()
+    continued, _ = search(path)
+    assert continued == whole
+    # Only a division that was the best is compiled again, to search among its layers.
+    least = list(itertools.accumulate((cycles for _, cycles in first), min))
+    best = [one for one, so_far in zip(first, least, strict=True) if one[1] == so_far]
+    assert [one for one in first if one in calls] == best != first
+
+
+def test_devices_side_by_side_log_what_one_alone_does(module, monkeypatch):
+    alone = search_layer(module, "dense", 100)
+    ratios = [one.ratio or 1.0 for one in alone.trials]
+    # The search ends with the first candidate that is near enough to the bound.
+    place = next(place for place, ratio in enumerate(ratios) if ratio < 1)
+    near = alone.default_cycles * ratios[place] / alone.bound
+    monkeypatch.setattr(layer_search, "NEAR", near)
+    ended = search_layer(module, "dense", 100)
+    assert ended.timed == place + 1 < len(ratios)
+    for count in (1, ended.timed + 1):
+        with closing(SharedDevices(["sim"] * count, MACHINE, DEFAULT_MEMORY)) as shared:
+            found = search_layer(module, "dense", 100, devices=LayerTrials(shared))
+        assert found == ended, "one alone would have ended in the middle of the batch"
+
+
+def test_equal_layers_are_timed_once(module, monkeypatch):
+    timed, cycles = [], LayerBench.cycles
+    monkeypatch.setattr(LayerBench, "cycles", lambda *given: timed.append(given) or cycles(*given))
+    records = LayerRecords(Database(), module.graph, MACHINE, DEFAULT_MEMORY)
+    first, second = (
+        search_layer(module, "dense", 100, records=records, division=division)
+        for division in ("one", "two")
+    )
+    assert first.trials == second.trials
+    assert len(timed) == first.timed
+    search_layer(module, "conv1", 3, records=records)
+    assert len(timed) == first.timed + 3
+
+
+@pytest.mark.slow
+def test_a_killed_run_loses_only_what_was_in_flight(tmp_path):
+    command = [
+        *(sys.executable, "-m", "tilewright.flows.cli.main", "tune", str(DIGITS)),
+        *("--target", "accelerator", "--config", "8x8", "--budget", "12"),
+    ]
+
+    def options(name):
+        files = str(tmp_path / f"{name}.db"), str(tmp_path / f"{name}.json")
+        return ["--database", files[0], "--json", files[1]]
+
+    subprocess.run([*command, *options("whole")], check=True, capture_output=True)
+    recorded = 0
+    for _ in range(3):
+        process = subprocess.Popen([*command, *options("killed")], stdout=subprocess.DEVNULL)
+        while process.poll() is None and _count(tmp_path / "killed.db") <= recorded:
+            time.sleep(0.01)
+        assert process.poll() is None
+        process.kill()  # one more outcome is known than when the last process died
+        process.wait()
+        recorded = _count(tmp_path / "killed.db")
+    subprocess.run([*command, *options("killed")], check=True, capture_output=True)
+    whole, continued = (json.loads((tmp_path / f"{name}.json").read_text()) for name in NAMES)
+    assert continued == whole
+    assert _count(tmp_path / "killed.db") == _count(tmp_path / "whole.db")
+
+
+NAMES = ("whole", "killed")
+
+
+def _count(path: Path) -> int:
+    """The number of outcomes in a database that another process writes."""
+    with (
+        suppress(sqlite3.OperationalError),
+        closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as it,
+    ):
+        (count,) = it.execute(
+            "select count(*) from records where evaluator = ?", (LAYER_TRIAL,)
+        ).fetchone()
+        return count
+    return 0
+
+
+def test_a_budget_that_is_over_costs_no_more_time(module, monkeypatch):
+    now, opened, bench = itertools.count(), [], LayerBench.__init__
+    monkeypatch.setattr(
+        LayerBench, "__init__", lambda *given: opened.append(given[2]) or bench(*given)
+    )
+    found = search_network(module, lambda given: module, seconds=3, clock=lambda: next(now))
+    named = [layer.name for layer in found.layers]
+    assert named == [layer.name for layer in module.segments[0].layers]
+    left = [layer.name for layer in found.layers if layer.skipped == "no time was left for it"]
+    assert left
+    assert not set(left) & set(opened)
+
+
 def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_path, monkeypatch):
     graph, path = import_model(DIGITS), tmp_path / "records.db"
     plain = compile_graph(graph, MACHINE)
@@ -117,8 +249,7 @@ def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_pa
     changed = compile_graph(graph, MACHINE, schedules={name: worse})
     assert changed.report["cycles"] != plain.report["cycles"]
     with Database(path) as database:
-        found = SearchedNetwork(9, 8, 7, (), {name: worse})
-        add_layers(database, graph, MACHINE, DEFAULT_MEMORY, found)
+        LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY).keep({name: worse}, 9, 8)
     monkeypatch.setenv(RECORDS_VARIABLE, str(path))
     assert compile_graph(graph, MACHINE).report["cycles"] == changed.report["cycles"]
     other = PRESETS["4x4"]
@@ -126,6 +257,35 @@ def test_recorded_schedules_are_used_for_their_network_machine_and_memory(tmp_pa
     monkeypatch.undo()
     assert cycles == compile_graph(graph, other).report["cycles"]
     assert compile_graph(graph, MACHINE).report["cycles"] == plain.report["cycles"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"conv1": "split(none, y, 3)"}, {"none": "arena()"}, {"conv1": "\x01"}, {"conv1": ""}],
+)
+def test_recorded_schedules_that_do_not_fit_are_left_out(module, tmp_path, monkeypatch, given):
+    graph, path = import_model(DIGITS), tmp_path / "records.db"
+    with Database(path) as database:
+        LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY).keep(given, 9, 8)
+    monkeypatch.setenv(RECORDS_VARIABLE, str(path))
+    found = compile_graph(graph, MACHINE, cache=False)
+    assert found.report["cycles"] == module.report["cycles"]
+    with pytest.raises(TilewrightError):
+        compile_graph(graph, MACHINE, schedules=given)
+
+
+def test_schedules_of_layers_are_exported_and_imported(tmp_path):
+    graph, lines = import_model(DIGITS), tmp_path / "lines.jsonl"
+    graph = replace(graph, name="two\nlines")
+    with Database(tmp_path / "one.db") as database:
+        LayerRecords(database, graph, MACHINE, DEFAULT_MEMORY).keep({"conv1": "arena()"}, 9, 8)
+        assert KernelRecords(database).export(lines) == 1
+        kept = best_texts(database)
+    with Database(tmp_path / "two.db") as database:
+        records = KernelRecords(database)
+        assert records.merge_lines(lines) == 1
+        assert records.merge_lines(lines) == 0
+        assert best_texts(database) == kept != {}
 
 
 def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):

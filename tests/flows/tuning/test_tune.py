@@ -9,7 +9,7 @@ from tilewright.compiler.cpu import MatrixProduct, generic
 from tilewright.compiler.cpu.kernels.choices import choice_text
 from tilewright.errors import UsageError
 from tilewright.flows.execution.recorded_choices import best_texts, target_digest
-from tilewright.flows.sweep.records import Database
+from tilewright.flows.sweep.records import Database, DatabaseError
 from tilewright.flows.tuning.kernel_records import KernelRecords
 from tilewright.flows.tuning.measuring import TrialMeasurer
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
@@ -157,6 +157,15 @@ def test_an_interrupted_run_keeps_its_best_and_continues(tmp_path):
         again = tuned([task()], second, budget="60", seed=2, book=book).to_json()
     assert again == whole
     assert not set(first.asked) & set(second.asked)
+
+
+def test_a_full_disk_does_not_hide_what_was_found(tmp_path):
+    whole = tuned([task()], budget="40").to_json()
+    database = Database(tmp_path / "records.db")
+    database._connection.execute("pragma max_page_count = 1")
+    assert tuned([task()], budget="40", book=KernelRecords(database, VERSIONS)).to_json() == whole
+    with pytest.raises(DatabaseError, match=r"full.*make room"):
+        database.__exit__(None)
 
 
 def test_records_of_another_version_are_measured_again():

@@ -103,7 +103,7 @@ def test_two_agents_tune_the_kernels_of_a_network(tmp_path, capsys):
 def test_an_agent_with_a_wrong_key_is_refused_with_a_sentence(capsys):
     devices = [word for one in (*HOSTS, "remote://impostor/host") for word in ("--device", one)]
     assert main(["tune", str(DIGITS), *devices]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    *_, line = capsys.readouterr().err.splitlines()  # a slow machine tells its progress, too
     assert "agent `impostor`: it shows another key than the one you know" in line
 
 
