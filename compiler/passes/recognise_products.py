@@ -4,6 +4,8 @@ The accelerator multiplies, and the sums leave as they are. The host dequantises
 bias, or goes on with any other step. This runs after all that requantises a product on chip.
 """
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from ..graph import Graph
@@ -53,15 +55,40 @@ def recognise_product(site: Site, a: str, b: str) -> str | None:
     left, right, label = site.shape_of(a), site.shape_of(b), site.root.name
     first, second = scale_of(site, "a"), scale_of(site, "b")
     unit = output_scale(first.scale, np.array([second.scale], np.float32), 1.0)
-    if left[:-2] != right[:-2] or unit is None or (first.zero_point and second.zero_point):
+    points = first.zero_point, second.zero_point
+    known = left[-1] * points[0] * points[1]
+    if left[:-2] != right[:-2] or unit is None:
         return None
-    if widest_sum(left[-1], first, second) >= 2**31:
+    if widest_sum(left[-1], first, second) + abs(known) >= 2**31:
         return None
     heads, operands = operands_of(site, a, b, label)
-    operator = ops.QMatMulSums(heads, first.zero_point, second.zero_point)
-    result = site.emit(operator, *operands, label=label)
-    result = _read(site, result, ops.Dequantize((float(unit[0]),), (0,)), label)
+    sums = site.emit(ops.QMatMulSums(heads), *operands, label=label)
+    sums = site.emit(ops.FromBytes(), sums, label=label)
+    for border in _borders(site, operands, points, known, label):
+        sums = site.emit(ops.Binary("Sub"), sums, border, label=label)
+    result = site.emit(ops.Dequantize((float(unit[0]),), (0,)), sums, label=label)
     return reshaped(site, result, site.shape, label)
+
+
+def _borders(
+    site: Site, operands: Sequence[str], points: tuple[int, int], known: int, label: str
+) -> Iterator[str]:
+    """Emit int32 sums of rows of a times zb, less `known`, and of columns of b times za.
+
+    They are to be subtracted from the product. On chip, zero points of a product that is not
+    requantised would double or triple its cycles; the host passes over all its sums anyway.
+    """
+    for x, axis, point, less in zip(operands, (3, 2), reversed(points), (known, 0), strict=True):
+        if not point:
+            continue
+        # Sums of bytes are exact in float32, whose kernels are faster.
+        border = site.emit(ops.Cast("float32"), x, label=label)
+        border = site.emit(ops.Reduce("ReduceSum", (axis,), keep=True), border, label=label)
+        border = site.emit(ops.Cast("int32"), border, label=label)
+        for kind, number in ("Mul", point), ("Sub", less):
+            held = site.constant(np.array(number, np.int32), f"{label}.{kind}")
+            border = site.emit(ops.Binary(kind), border, held, label=label) if number else border
+        yield border
 
 
 def _read(site: Site, sums: str, scaling: ops.Dequantize, label: str) -> str:
