@@ -35,14 +35,19 @@ def recognise_layer(
     unit = output_scale(given.scale, scales, 1.0)
     bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
     inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
-    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
-    if unit is None or not (inside and narrow) or (bias is None and len(made.inputs) > 2):
+    if unit is None or not inside or (bias is None and len(made.inputs) > 2):
         return None
     window, image = image_of(site, layer, x, made.name)
-    kernel = site.constant(whole.astype(np.int8), f"{made.name}.weights")
-    result = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
+    result = ""
+    while whole.any() or not result:  # weights of nine bits are sums of int8 weights
+        part = whole.clip(-128, 127).astype(np.int8)
+        whole = whole - part
+        kernel = site.constant(part, f"{made.name}.weights")
+        sums = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
+        sums = site.emit(ops.FromBytes(), sums, label=made.name)
+        result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
     scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, points)), 3)
-    result = _read(site, result, scaling, made.name)
+    result = site.emit(scaling, result, label=made.name)
     if bias is not None:
         addend = site.constant(bias, f"{made.name}.bias")
         result = site.emit(ops.Binary("Add"), result, addend, label=made.name)
@@ -52,14 +57,12 @@ def recognise_layer(
 @rule(PRODUCT)
 def recognise_product(site: Site, a: str, b: str) -> str | None:
     """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize."""
-    left, right, label = site.shape_of(a), site.shape_of(b), site.root.name
+    depth, label = site.shape_of(a)[-1], site.root.name
     first, second = scale_of(site, "a"), scale_of(site, "b")
     unit = output_scale(first.scale, np.array([second.scale], np.float32), 1.0)
     points = first.zero_point, second.zero_point
-    known = left[-1] * points[0] * points[1]
-    if left[:-2] != right[:-2] or unit is None:
-        return None
-    if widest_sum(left[-1], first, second) + abs(known) >= 2**31:
+    known = depth * points[0] * points[1]
+    if unit is None or widest_sum(depth, first, second) + abs(known) >= 2**31:
         return None
     heads, operands = operands_of(site, a, b, label)
     sums = site.emit(ops.QMatMulSums(heads), *operands, label=label)
@@ -89,11 +92,6 @@ def _borders(
             held = site.constant(np.array(number, np.int32), f"{label}.{kind}")
             border = site.emit(ops.Binary(kind), border, held, label=label) if number else border
         yield border
-
-
-def _read(site: Site, sums: str, scaling: ops.Dequantize, label: str) -> str:
-    """Emit the numbers that sums stand for."""
-    return site.emit(scaling, site.emit(ops.FromBytes(), sums, label=label), label=label)
 
 
 def recognise_products(graph: Graph) -> Graph:

@@ -272,15 +272,51 @@ def test_attention_with_q_dq_at_the_products_alone(points, name):
     np.testing.assert_array_equal(got, reals[0] @ reals[1].swapaxes(2, 3))
 
 
-def test_products_beyond_int32_stay_in_float():
-    """35,000 products of 9 bits: a sum of bytes fits int32, but not the one less its borders."""
+SHARED = {
+    "rows of one matrix": ((2, 3, 7, 8), (8, 5)),
+    "heads of queries": ((1, 4, 6, 8), (1, 1, 8, 6)),
+    "a shared first operand": ((7, 8), (3, 8, 5)),
+    "each shares one": ((2, 1, 7, 8), (1, 3, 8, 5)),
+}
+
+
+@pytest.mark.parametrize("points", [(0, 0), (3, -128)])
+@pytest.mark.parametrize("case", SHARED)
+def test_sums_of_operands_that_several_heads_share(case, points):
     built = Model()
-    q, k = (built.quantised(x, 1, point) for x, point in (("q", -128), ("k", 127)))
-    proto = built.made([built.node("MatMul", [q, k])], q=(1, 1, 2, 35000), k=(1, 1, 35000, 2))
-    graph = import_model(proto.SerializeToString())
-    assert "matmul" in {node.op for node in graph.nodes}
-    (row,) = compile_module(graph, PRESETS["8x8"]).report["host_products"]
-    assert "1 of 1 matrix product runs on the host" in row["sentence"]
+    left, right = SHARED[case]
+    operands = [built.quantised(x, 1, point) for x, point in zip("ab", points, strict=True)]
+    proto = built.made([built.node("MatMul", operands)], a=left, b=right)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    numbers = np.random.default_rng(3)
+    given = {
+        x: (numbers.integers(-128, 128, shape) - point).astype(np.float32)
+        for x, shape, point in zip("ab", SHARED[case], points, strict=True)
+    }
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    np.testing.assert_array_equal(got, given["a"] @ given["b"])
+
+
+@pytest.mark.parametrize("zero", [0, 9, 128, 255])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_weights_of_nine_bits_leave_as_sums(zero, groups):
+    """uint8 weights less their zero point are sums of up to three int8 weights."""
+    built = Model()
+    integers = built.numbers.integers(0, 256, (6, 6 // groups, 3, 3)).astype(np.uint8)
+    integers[0, 0, 0] = 0, 255, zero
+    held = built.hold(integers, "w"), built.hold(np.float32(1), "s")
+    w = built.node("DequantizeLinear", [*held, built.hold(np.uint8(zero), "z")])
+    y = built.node("Conv", [built.quantised("x", 1, -5), w], pads=[1] * 4, group=groups)
+    proto = built.made([y], x=IMAGE)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    given = {"x": np.random.default_rng(1).integers(-123, 133, IMAGE).astype(np.float32)}
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    (expected,) = run_onnxruntime(proto, given, optimise=False).values()
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_negative_factors_of_channels_turn_weights_unless_one_is_the_least():
