@@ -253,6 +253,9 @@ def import_matmul_bits(node: OnnxNode) -> str:
     packed, scales = node.constant(1), node.constant(2)
     if bits not in (2, 4, 8) or min(block, rows, columns) < 1 or packed.dtype != np.uint8:
         node.fail("2, 4 or 8 `bits`, blocks and extents", f"{bits}, {block}", "quantise it again")
+    if node.has(4) and node.has(3) and node.constant(3).dtype == np.uint8:
+        # ONNX Runtime ignores the zero points here, which their file did not mean.
+        node.fail("float zero points or none beside `g_idx`", "packed ones", "quantise it again")
     blocks = -(-rows // block)
     weights = _unpacked(packed.reshape(-1), bits)
     zeros = (

@@ -5,15 +5,25 @@ bias, or goes on with any other step. This runs after all that requantises a pro
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.accumulators import accumulator_bounds
+from ..graph.evaluate import evaluate_operator
 from ..rewriting import Site, rewrite, rule
 from .patterns import known_data, reshaped, scale_of
-from .recognise_convolutions import LAYERS, as_given, image_of, output_scale, weights_of
+from .recognise_convolutions import (
+    LAYERS,
+    OF_CHANNELS,
+    as_given,
+    image_of,
+    output_scale,
+    scales_of_groups,
+    weights_of,
+)
 from .recognise_matmuls import PRODUCT, operands_of, widest_sum
 
 
@@ -29,13 +39,53 @@ def recognise_layer(
     if weighted is None or site.view.is_constant(x):
         return None
     whole, scales = weighted
-    given, made, channels = scale_of(site, "x"), site.root, len(scales)
-    low, high = accumulator_bounds(whole, np.zeros(channels, np.int64))
+    given = scale_of(site, "x")
     points = given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
     unit = output_scale(given.scale, scales, 1.0)
+    if unit is None:
+        return None
+    return _leaving(site, layer, x, whole, unit, given.zero_point, points)
+
+
+@rule(OF_CHANNELS)
+def recognise_channels(
+    site: Site,
+    layer: ops.Conv,
+    x: str,
+    x_scale: ops.Dequantize,
+    w: str,
+    w_scale: ops.Dequantize,
+) -> str | None:
+    """Conv of channels with scales and zero points of their own -> QSums, less constant sums.
+
+    The array pads with one number. So the products of the zero points are subtracted at each pixel.
+    """
+    weighted, outputs = weights_of(site, layer, w, w_scale), site.shape_of(w)[0]
+    unit = scales_of_groups(layer, x_scale, w_scale, outputs)
+    if weighted is None or unit is None or site.view.is_constant(x):
+        return None
+    zeros = np.array(x_scale.zero_points, np.float64).reshape(-1, 1, 1)
+    image = np.broadcast_to(zeros, (1, *site.shape_of(x)[1:]))
+    taps = weighted[0].transpose(3, 2, 0, 1).astype(np.float64)
+    known = evaluate_operator(replace(layer, channels_last=False), [image, taps])
+    return _leaving(site, layer, x, weighted[0], unit, 0, known.transpose(0, 2, 3, 1))
+
+
+def _leaving(
+    site: Site,
+    layer: ops.Conv | ops.MatMul,
+    x: str,
+    whole: np.ndarray,
+    unit: np.ndarray,
+    zero_point: int,
+    known: np.ndarray,
+) -> str | None:
+    """Emit the sums of a layer, less known ones of channels or pixels, scaled, and its bias."""
+    made = site.root
     bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
+    low, high = accumulator_bounds(whole, np.zeros(len(unit), np.int64))
     inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
-    if unit is None or not inside or (bias is None and len(made.inputs) > 2):
+    if not inside or (bias is None and len(made.inputs) > 2):
         return None
     window, image = image_of(site, layer, x, made.name)
     result = ""
@@ -43,10 +93,13 @@ def recognise_layer(
         part = whole.clip(-128, 127).astype(np.int8)
         whole = whole - part
         kernel = site.constant(part, f"{made.name}.weights")
-        sums = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
+        sums = site.emit(ops.QSums(*window, zero_point), image, kernel, label=made.name)
         sums = site.emit(ops.FromBytes(), sums, label=made.name)
         result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
-    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, points)), 3)
+    if known.ndim > 1:
+        less = site.constant(known.astype(np.int32), f"{made.name}.known")
+        result, known = site.emit(ops.Binary("Sub"), result, less), np.zeros(len(unit))
+    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, known)), 3)
     result = site.emit(scaling, result, label=made.name)
     if bias is not None:
         addend = site.constant(bias, f"{made.name}.bias")
@@ -96,4 +149,4 @@ def _borders(
 
 def recognise_products(graph: Graph) -> Graph:
     """Replace products of quantised values with float results by QSums and QMatMulSums."""
-    return rewrite(graph, recognise_layer, recognise_product)
+    return rewrite(graph, recognise_layer, recognise_channels, recognise_product)

@@ -92,7 +92,7 @@ CASES = {
         {
             "w": GENERATOR.integers(0, 256, (3, 2, 8)).astype(np.uint8),
             "s": np.abs(random(6)),
-            "z": GENERATOR.integers(0, 256, 3).astype(np.uint8),
+            "z": random(6) + 7,
             "g": GENERATOR.integers(0, 2, 32).astype(np.int32),
         },
     ),
