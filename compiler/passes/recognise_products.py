@@ -13,8 +13,8 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.accumulators import accumulator_bounds
 from ..graph.evaluate import evaluate_operator
-from ..rewriting import Site, rewrite, rule
-from .patterns import known_data, reshaped, scale_of
+from ..rewriting import GraphPattern, Site, op, rewrite, rule, value
+from .patterns import is_int8, known_data, reshaped, scale_of
 from .recognise_convolutions import (
     LAYERS,
     OF_CHANNELS,
@@ -24,7 +24,7 @@ from .recognise_convolutions import (
     scales_of_groups,
     weights_of,
 )
-from .recognise_matmuls import PRODUCT, operands_of, widest_sum
+from .recognise_matmuls import operands_of
 
 
 @rule(*LAYERS)
@@ -107,43 +107,66 @@ def _leaving(
     return as_given(site, layer, result, site.shape, made.name)
 
 
-@rule(PRODUCT)
-def recognise_product(site: Site, a: str, b: str) -> str | None:
-    """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize."""
-    depth, label = site.shape_of(a)[-1], site.root.name
-    first, second = scale_of(site, "a"), scale_of(site, "b")
-    unit = output_scale(first.scale, np.array([second.scale], np.float32), 1.0)
-    points = first.zero_point, second.zero_point
-    known = depth * points[0] * points[1]
-    if unit is None or widest_sum(depth, first, second) + abs(known) >= 2**31:
+def _read(name: str) -> GraphPattern:
+    """Describe a Dequantize of an int8 value, per tensor or by channel."""
+    return op(ops.Dequantize, value(name, where=is_int8), capture=f"{name}_scale")
+
+
+@rule(op(ops.MatMul, _read("a"), _read("b")))
+def recognise_product(
+    site: Site, a: str, b: str, a_scale: ops.Dequantize, b_scale: ops.Dequantize
+) -> str | None:
+    """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize.
+
+    Rows of the first operand or columns of the second one may have scales of their own.
+    """
+    ranks, label = [len(site.shape_of(x)) for x in (a, b)], site.root.name
+    by_row, by_column = (len(scaling.scales) > 1 for scaling in (a_scale, b_scale))
+    if (by_row and (by_column or a_scale.axis != ranks[0] - 2)) or (
+        by_column and b_scale.axis != ranks[1] - 1
+    ):
+        return None
+    points = [np.array(scaling.zero_points, np.int64) for scaling in (a_scale, b_scale)]
+    depth, (widest_a, widest_b) = site.shape_of(a)[-1], (128 + abs(z).max() for z in points)
+    scales = [np.array(scaling.scales, np.float32) for scaling in (a_scale, b_scale)]
+    unit = output_scale(1.0, np.multiply(*scales), 1.0)
+    if unit is None or 2 * depth * widest_a * widest_b >= 2**31:
         return None
     heads, operands = operands_of(site, a, b, label)
+    if by_row:  # the rows of several heads may be those of one
+        count = site.shape_of(operands[0])[2] // len(points[0])
+        points[0], unit = np.tile(points[0], count)[:, None], np.tile(unit, count)
     sums = site.emit(ops.QMatMulSums(heads), *operands, label=label)
     sums = site.emit(ops.FromBytes(), sums, label=label)
-    for border in _borders(site, operands, points, known, label):
+    for border in _borders(site, operands, points, depth, label):
         sums = site.emit(ops.Binary("Sub"), sums, border, label=label)
-    result = site.emit(ops.Dequantize((float(unit[0]),), (0,)), sums, label=label)
-    return reshaped(site, result, site.shape, label)
+    axis = 2 if by_row else 3 if by_column else None
+    scaling = ops.Dequantize(tuple(map(float, unit)), (0,) * len(unit), axis)
+    return reshaped(site, site.emit(scaling, sums, label=label), site.shape, label)
 
 
 def _borders(
-    site: Site, operands: Sequence[str], points: tuple[int, int], known: int, label: str
+    site: Site, operands: Sequence[str], points: Sequence[np.ndarray], depth: int, label: str
 ) -> Iterator[str]:
-    """Emit int32 sums of rows of a times zb, less `known`, and of columns of b times za.
+    """Emit int32 sums of rows of a times zb, less known ones, and of columns of b times za.
 
     They are to be subtracted from the product. On chip, zero points of a product that is not
     requantised would double or triple its cycles; the host passes over all its sums anyway.
     """
-    for x, axis, point, less in zip(operands, (3, 2), reversed(points), (known, 0), strict=True):
-        if not point:
+    known = depth * points[0] * points[1]
+    for x, axis, point, less in zip(
+        operands, (3, 2), reversed(points), (known, known * 0), strict=True
+    ):
+        if not point.any():
             continue
         # Sums of bytes are exact in float32, whose kernels are faster.
         border = site.emit(ops.Cast("float32"), x, label=label)
         border = site.emit(ops.Reduce("ReduceSum", (axis,), keep=True), border, label=label)
         border = site.emit(ops.Cast("int32"), border, label=label)
-        for kind, number in ("Mul", point), ("Sub", less):
-            held = site.constant(np.array(number, np.int32), f"{label}.{kind}")
-            border = site.emit(ops.Binary(kind), border, held, label=label) if number else border
+        for kind, numbers in ("Mul", point), ("Sub", less):
+            if numbers.any():
+                held = site.constant(numbers.astype(np.int32), f"{label}.{kind}")
+                border = site.emit(ops.Binary(kind), border, held, label=label)
         yield border
 
 

@@ -39,7 +39,7 @@ ADVICE = {
     "quantise` does",
     LONG: "a program has the instructions of each step: give the sequence in parts, with the "
     "states as inputs and outputs",
-    OPERANDS: "give each operand of the product one scale, and multiply fewer than 33,000 elements "
+    OPERANDS: "give each operand of the product one scale, and multiply fewer than 16,000 elements "
     "at a time",
     WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
     "scales of blocks must be whole multiples of it, so that the weights still fit int8",

@@ -299,6 +299,34 @@ def test_sums_of_operands_that_several_heads_share(case, points):
     np.testing.assert_array_equal(got, given["a"] @ given["b"])
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(
+    ("held", "axis", "given"),
+    [((7, 9), 0, (9, 5)), ((7, 9), 0, (2, 3, 9, 5)), ((3, 7, 9), 1, (3, 9, 5)),
+     ((3, 9, 7), 2, (3, 5, 9)), ((3, 9, 7), 2, (2, 1, 5, 9))],
+)  # fmt: skip
+def test_constants_whose_rows_or_columns_have_scales(held, axis, given, zeros):
+    built = Model()
+    integers = built.numbers.integers(-128, 128, held).astype(np.int8)
+    count = held[axis]
+    points = built.numbers.integers(-128, 128, count) * zeros
+    scales = 2.0 ** built.numbers.integers(-2, 3, count)  # exact in float32
+    names = [built.hold(integers, "w"), built.hold(scales.astype(np.float32), "s")]
+    names.append(built.hold(points.astype(np.int8), "z"))
+    w = built.node("DequantizeLinear", names, axis=axis)
+    x = built.quantised("x", 1, 5)
+    left = axis == len(held) - 2
+    y = built.node("MatMul", [w, x] if left else [x, w])
+    proto = built.made([y], x=given)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    real = np.random.default_rng(1).integers(-133, 123, given).astype(np.float32)
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run({"x": real}).outputs.values()
+    (expected,) = run_onnxruntime(proto, {"x": real}, optimise=False).values()
+    np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("zero", [0, 9, 128, 255])
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_weights_of_nine_bits_leave_as_sums(zero, groups):
