@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -52,8 +53,7 @@ def _median(
     ToolError
         When OpenVINO does not take the model.
     """
-    import openvino
-
+    openvino = import_module("openvino")
     asked = {
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
