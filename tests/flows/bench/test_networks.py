@@ -100,6 +100,7 @@ def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
         "calibration": {"rescued": []},
         "cycles": 3,
         "bound": 2,
+        "host_products": [],
         "totals": {"macs": 1, "all_macs": 2, "utilisation": 0.5},
         "comparison": {"equal": True, "tallies": []},
     }
