@@ -158,10 +158,13 @@ format: $(VENV)/.installed-dev
 digits: $(VENV)/.installed-test
 	@$(BIN)/python examples/train_digits.py
 
+# The second peer, where `pip install -e '.[bench]'` has put it.
+OPENVINO = $(if $(wildcard $(VENV)/lib/python*/site-packages/openvino),--openvino)
+
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.bench.timing_model $(MODELS)
 ifdef MODELS
-	@$(BIN)/python -m tilewright.flows.bench.cpu_networks $(MODELS)
+	@$(BIN)/python -m tilewright.flows.bench.cpu_networks $(OPENVINO) $(MODELS)
 else
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench.cpu_kernels

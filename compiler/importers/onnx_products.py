@@ -253,21 +253,31 @@ def import_matmul_bits(node: OnnxNode) -> str:
     packed, scales = node.constant(1), node.constant(2)
     if bits not in (2, 4, 8) or min(block, rows, columns) < 1 or packed.dtype != np.uint8:
         node.fail("2, 4 or 8 `bits`, blocks and extents", f"{bits}, {block}", "quantise it again")
-    if node.has(4) or (node.has(3) and node.constant(3).dtype != np.uint8):
-        node.fail("packed zero points and no `g_idx`", "another form", "quantise it again")
+    if node.has(4) and node.has(3) and node.constant(3).dtype == np.uint8:
+        # ONNX Runtime ignores the zero points here, which their file did not mean.
+        node.fail("float zero points or none beside `g_idx`", "packed ones", "quantise it again")
     blocks = -(-rows // block)
     weights = _unpacked(packed.reshape(-1), bits)
-    zeros = np.full(columns * blocks, 1 << (bits - 1), np.uint8)
-    if node.has(3):
-        zeros = _unpacked(node.constant(3).reshape(columns, -1), bits)[:, :blocks]
-    if weights.size != columns * blocks * block or scales.size != columns * blocks:
+    zeros = (
+        node.constant(3) if node.has(3) else np.full(columns * blocks, 1 << (bits - 1), np.uint8)
+    )
+    if node.has(3) and zeros.dtype == np.uint8 and zeros.size % columns == 0:
+        zeros = _unpacked(zeros.reshape(columns, -1), bits)[:, :blocks]
+    places = node.constant(4) if node.has(4) else np.arange(rows) // block
+    counts = weights.size // block, scales.size, zeros.size
+    if counts != (columns * blocks,) * 3 or places.shape != (rows,) or not (places < blocks).all():
         node.fail(f"{columns * blocks} blocks of {block}", f"{weights.size} weights", "correct it")
-    real = node.as_operator(
-        "DequantizeLinear",
-        node.array(weights.reshape(columns, -1)[:, :rows], f"{node.result}.weights"),
-        node.array(scales.reshape(columns, blocks), f"{node.result}.scales"),
-        node.array(zeros.reshape(columns, blocks), f"{node.result}.zeros"),
-    ).dequantize(0, 1, general=True)
+    weights = weights.reshape(columns, -1)[:, :rows]
+    scales, zeros = scales.reshape(columns, blocks), zeros.reshape(columns, blocks)
+    if node.has(4) or zeros.dtype != np.uint8:  # blocks in any order, or HQQ's float zero points
+        centred = weights - zeros[:, places].astype(np.float32)
+        numbers = (centred * scales[:, places]).astype(scales.dtype)
+        real = node.array(numbers, f"{node.result}.weights")
+    else:
+        held = weights, scales, zeros
+        names = (f"{node.result}.{name}" for name in ("weights", "scales", "zeros"))
+        operands = (node.array(*pair) for pair in zip(held, names, strict=True))
+        real = node.as_operator("DequantizeLinear", *operands).dequantize(0, 1, general=True)
     turned = node.transpose(real, (1, 0), f"{node.result}.turned")
     product = import_matmul(node.as_operator("MatMul", node.input(0), turned))
     return node.binary("Add", product, node.input(5)) if node.has(5) else product

@@ -52,11 +52,14 @@ BY_CHANNEL = op(
     ops.Dequantize,
     value("x", where=is_int8),
     capture="x_scale",
-    where=lambda scaling: scaling.axis == 1 and len(set(scaling.zero_points)) == 1,
+    where=lambda scaling: scaling.axis == 1,
 )
 
+OF_CHANNELS = op(ops.Conv, BY_CHANNEL, WEIGHTS, ..., capture="layer", where=lambda c: c.is_image)
+"""NNCF quantises the input of depthwise convolutions by channel."""
 
-@rule(op(ops.Conv, BY_CHANNEL, WEIGHTS, ..., capture="layer", where=lambda c: c.is_image))
+
+@rule(OF_CHANNELS)
 def unify_scales(
     site: Site,
     layer: ops.Conv,
@@ -65,22 +68,28 @@ def unify_scales(
     w: str,
     w_scale: ops.Dequantize,
 ) -> str | None:
-    """Conv of groups that each have a scale -> Conv of scale 1, with these scales in the weights'.
-
-    NNCF quantises the input of depthwise convolutions by channel.
-    """
+    """Conv of groups that each have a scale -> Conv of scale 1, with scales in the weights'."""
     outputs = site.shape_of(w)[0]
-    groups = np.array(x_scale.scales, np.float32).reshape(layer.groups, -1)
-    if w_scale.axis not in (None, 0) or (groups != groups[:, :1]).any():
-        return None
-    scales = np.repeat(groups[:, 0], outputs // layer.groups)
-    scales = scales * np.array(w_scale.scales, np.float32)
-    if not (np.isfinite(scales) & (scales >= np.finfo(np.float32).smallest_normal)).all():
+    scales = scales_of_groups(layer, x_scale, w_scale, outputs)
+    if scales is None or len(set(x_scale.zero_points)) > 1:
         return None
     points = w_scale.zero_points * (outputs // len(w_scale.zero_points))
     kernel = site.emit(ops.Dequantize(tuple(map(float, scales)), points, 0), w)
     image = site.emit(ops.Dequantize((1.0,), x_scale.zero_points[:1], None), x)
     return site.emit(layer, image, kernel, *site.root.inputs[2:])
+
+
+def scales_of_groups(
+    layer: ops.Conv, x_scale: ops.Dequantize, w_scale: ops.Dequantize, outputs: int
+) -> np.ndarray | None:
+    """Return the scales of the sums of outputs, float32[Co], if each group has one scale."""
+    groups = np.array(x_scale.scales, np.float32).reshape(layer.groups, -1)
+    if w_scale.axis not in (None, 0) or (groups != groups[:, :1]).any():
+        return None
+    scales = np.repeat(groups[:, 0], outputs // layer.groups)
+    scales = scales * np.array(w_scale.scales, np.float32)
+    plain = np.isfinite(scales) & (scales >= np.finfo(np.float32).smallest_normal)
+    return scales if plain.all() else None
 
 
 @rule(

@@ -1,9 +1,10 @@
 """Recognise quantised products of two activations: two Dequantize, MatMul, Quantize -> QMatMul.
 
 A constant factor after the product, such as the inverse square root in attention, becomes part of
-the scale. A product stays on the host if it broadcasts one operand over images or heads, or if the
-machine might not requantise its sums exactly.
+the scale. A product stays on the host if the machine might not requantise its sums exactly.
 """
+
+from math import prod
 
 import numpy as np
 
@@ -45,10 +46,9 @@ def recognise_matmuls(
 
     Replace quantised MatMul of two values computed at run time by QMatMul.
     """
-    left, right, label = site.shape_of(a), site.shape_of(b), site.node("product").name
-    outer = left[:-2]
+    depth, label = site.shape_of(a)[-1], site.node("product").name
     share = np.float32(1) if factor is None else known_number(site.view, factor)
-    if share is None or outer != right[:-2]:
+    if share is None:
         return None
     with np.errstate(divide="ignore"):
         share = np.float32(1) / share if divides else share
@@ -58,7 +58,7 @@ def recognise_matmuls(
     with np.errstate(over="ignore", under="ignore"):
         second_scale = np.array([np.float32(second.scale) * share])
     scales = output_scale(first.scale, second_scale, y.scale)
-    if scales is None or not _exact(left[-1], first, second, scale := float(scales[0])):
+    if scales is None or not _exact(depth, first, second, scale := float(scales[0])):
         return None
     heads, operands = operands_of(site, a, b, label)
     operator = ops.QMatMul(
@@ -70,13 +70,22 @@ def recognise_matmuls(
 
 
 def operands_of(site: Site, a: str, b: str, label: str) -> tuple[int, list[str]]:
-    """Return the number of heads, and emit the operands as int8[N, heads, rows, channels]."""
-    *outer, _, _ = site.shape_of(a)
-    heads = outer[-1] if outer else 1
-    images = int(np.prod(outer[:-1], dtype=np.int64))
-    return heads, [
-        reshaped(site, one, (images, heads, *site.shape_of(one)[-2:]), label) for one in (a, b)
-    ]
+    """Return the number of heads, and emit the operands as int8[N, heads, rows, channels].
+
+    All rows that multiply one matrix are those of one head. Other operands that several images or
+    heads share are repeated; see `absorb_repeats`.
+    """
+    first, second = site.shape_of(a), site.shape_of(b)
+    if prod(second[:-2]) == 1:
+        first, second = (prod(first[:-1]), first[-1]), second[-2:]
+    outer = np.broadcast_shapes(first[:-2], second[:-2])
+    operands = []
+    for x, shape in (a, first), (b, second):
+        if prod(shape[:-2]) < prod(outer):
+            x = site.emit(ops.Expand((*outer, *shape[-2:])), x, label=label)
+        image = prod(outer[:-1]), prod(outer[-1:]), *shape[-2:]
+        operands.append(reshaped(site, x, image, label))
+    return prod(outer[-1:]), operands
 
 
 def widest_sum(depth: int, a: Quantisation, b: Quantisation) -> int:

@@ -4,15 +4,27 @@ The accelerator multiplies, and the sums leave as they are. The host dequantises
 bias, or goes on with any other step. This runs after all that requantises a product on chip.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.accumulators import accumulator_bounds
-from ..rewriting import Site, rewrite, rule
-from .patterns import known_data, reshaped, scale_of
-from .recognise_convolutions import LAYERS, as_given, image_of, output_scale, weights_of
-from .recognise_matmuls import PRODUCT, operands_of, widest_sum
+from ..graph.evaluate import evaluate_operator
+from ..rewriting import GraphPattern, Site, op, rewrite, rule, value
+from .patterns import is_int8, known_data, reshaped, scale_of
+from .recognise_convolutions import (
+    LAYERS,
+    OF_CHANNELS,
+    as_given,
+    image_of,
+    output_scale,
+    scales_of_groups,
+    weights_of,
+)
+from .recognise_matmuls import operands_of
 
 
 @rule(*LAYERS)
@@ -27,48 +39,137 @@ def recognise_layer(
     if weighted is None or site.view.is_constant(x):
         return None
     whole, scales = weighted
-    given, made, channels = scale_of(site, "x"), site.root, len(scales)
-    low, high = accumulator_bounds(whole, np.zeros(channels, np.int64))
+    given = scale_of(site, "x")
     points = given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
     unit = output_scale(given.scale, scales, 1.0)
+    if unit is None:
+        return None
+    return _leaving(site, layer, x, whole, unit, given.zero_point, points)
+
+
+@rule(OF_CHANNELS)
+def recognise_channels(
+    site: Site,
+    layer: ops.Conv,
+    x: str,
+    x_scale: ops.Dequantize,
+    w: str,
+    w_scale: ops.Dequantize,
+) -> str | None:
+    """Conv of channels with scales and zero points of their own -> QSums, less constant sums.
+
+    The array pads with one number. So the products of the zero points are subtracted at each pixel.
+    """
+    weighted, outputs = weights_of(site, layer, w, w_scale), site.shape_of(w)[0]
+    unit = scales_of_groups(layer, x_scale, w_scale, outputs)
+    if weighted is None or unit is None or site.view.is_constant(x):
+        return None
+    zeros = np.array(x_scale.zero_points, np.float64).reshape(-1, 1, 1)
+    image = np.broadcast_to(zeros, (1, *site.shape_of(x)[1:]))
+    taps = weighted[0].transpose(3, 2, 0, 1).astype(np.float64)
+    known = evaluate_operator(replace(layer, channels_last=False), [image, taps])
+    return _leaving(site, layer, x, weighted[0], unit, 0, known.transpose(0, 2, 3, 1))
+
+
+def _leaving(
+    site: Site,
+    layer: ops.Conv | ops.MatMul,
+    x: str,
+    whole: np.ndarray,
+    unit: np.ndarray,
+    zero_point: int,
+    known: np.ndarray,
+) -> str | None:
+    """Emit the sums of a layer, less known ones of channels or pixels, scaled, and its bias."""
+    made = site.root
     bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
+    low, high = accumulator_bounds(whole, np.zeros(len(unit), np.int64))
     inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
-    narrow = whole.min(initial=0) >= -128 and whole.max(initial=0) <= 127
-    if unit is None or not (inside and narrow) or (bias is None and len(made.inputs) > 2):
+    if not inside or (bias is None and len(made.inputs) > 2):
         return None
     window, image = image_of(site, layer, x, made.name)
-    kernel = site.constant(whole.astype(np.int8), f"{made.name}.weights")
-    result = site.emit(ops.QSums(*window, given.zero_point), image, kernel, label=made.name)
-    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, points)), 3)
-    result = _read(site, result, scaling, made.name)
+    result = ""
+    while whole.any() or not result:  # weights of nine bits are sums of int8 weights
+        part = whole.clip(-128, 127).astype(np.int8)
+        whole = whole - part
+        kernel = site.constant(part, f"{made.name}.weights")
+        sums = site.emit(ops.QSums(*window, zero_point), image, kernel, label=made.name)
+        sums = site.emit(ops.FromBytes(), sums, label=made.name)
+        result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
+    if known.ndim > 1:
+        less = site.constant(known.astype(np.int32), f"{made.name}.known")
+        result, known = site.emit(ops.Binary("Sub"), result, less), np.zeros(len(unit))
+    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, known)), 3)
+    result = site.emit(scaling, result, label=made.name)
     if bias is not None:
         addend = site.constant(bias, f"{made.name}.bias")
         result = site.emit(ops.Binary("Add"), result, addend, label=made.name)
     return as_given(site, layer, result, site.shape, made.name)
 
 
-@rule(PRODUCT)
-def recognise_product(site: Site, a: str, b: str) -> str | None:
-    """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize."""
-    left, right, label = site.shape_of(a), site.shape_of(b), site.root.name
-    first, second = scale_of(site, "a"), scale_of(site, "b")
-    unit = output_scale(first.scale, np.array([second.scale], np.float32), 1.0)
-    if left[:-2] != right[:-2] or unit is None or (first.zero_point and second.zero_point):
+def _read(name: str) -> GraphPattern:
+    """Describe a Dequantize of an int8 value, per tensor or by channel."""
+    return op(ops.Dequantize, value(name, where=is_int8), capture=f"{name}_scale")
+
+
+@rule(op(ops.MatMul, _read("a"), _read("b")))
+def recognise_product(
+    site: Site, a: str, b: str, a_scale: ops.Dequantize, b_scale: ops.Dequantize
+) -> str | None:
+    """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize.
+
+    Rows of the first operand or columns of the second one may have scales of their own.
+    """
+    ranks, label = [len(site.shape_of(x)) for x in (a, b)], site.root.name
+    by_row, by_column = (len(scaling.scales) > 1 for scaling in (a_scale, b_scale))
+    if (by_row and (by_column or a_scale.axis != ranks[0] - 2)) or (
+        by_column and b_scale.axis != ranks[1] - 1
+    ):
         return None
-    if widest_sum(left[-1], first, second) >= 2**31:
+    points = [np.array(scaling.zero_points, np.int64) for scaling in (a_scale, b_scale)]
+    depth, (widest_a, widest_b) = site.shape_of(a)[-1], (128 + abs(z).max() for z in points)
+    scales = [np.array(scaling.scales, np.float32) for scaling in (a_scale, b_scale)]
+    unit = output_scale(1.0, np.multiply(*scales), 1.0)
+    if unit is None or 2 * depth * widest_a * widest_b >= 2**31:
         return None
     heads, operands = operands_of(site, a, b, label)
-    operator = ops.QMatMulSums(heads, first.zero_point, second.zero_point)
-    result = site.emit(operator, *operands, label=label)
-    result = _read(site, result, ops.Dequantize((float(unit[0]),), (0,)), label)
-    return reshaped(site, result, site.shape, label)
+    if by_row:  # the rows of several heads may be those of one
+        count = site.shape_of(operands[0])[2] // len(points[0])
+        points[0], unit = np.tile(points[0], count)[:, None], np.tile(unit, count)
+    sums = site.emit(ops.QMatMulSums(heads), *operands, label=label)
+    sums = site.emit(ops.FromBytes(), sums, label=label)
+    for border in _borders(site, operands, points, depth, label):
+        sums = site.emit(ops.Binary("Sub"), sums, border, label=label)
+    axis = 2 if by_row else 3 if by_column else None
+    scaling = ops.Dequantize(tuple(map(float, unit)), (0,) * len(unit), axis)
+    return reshaped(site, site.emit(scaling, sums, label=label), site.shape, label)
 
 
-def _read(site: Site, sums: str, scaling: ops.Dequantize, label: str) -> str:
-    """Emit the numbers that sums stand for."""
-    return site.emit(scaling, site.emit(ops.FromBytes(), sums, label=label), label=label)
+def _borders(
+    site: Site, operands: Sequence[str], points: Sequence[np.ndarray], depth: int, label: str
+) -> Iterator[str]:
+    """Emit int32 sums of rows of a times zb, less known ones, and of columns of b times za.
+
+    They are to be subtracted from the product. On chip, zero points of a product that is not
+    requantised would double or triple its cycles; the host passes over all its sums anyway.
+    """
+    known = depth * points[0] * points[1]
+    for x, axis, point, less in zip(
+        operands, (3, 2), reversed(points), (known, known * 0), strict=True
+    ):
+        if not point.any():
+            continue
+        # Sums of bytes are exact in float32, whose kernels are faster.
+        border = site.emit(ops.Cast("float32"), x, label=label)
+        border = site.emit(ops.Reduce("ReduceSum", (axis,), keep=True), border, label=label)
+        border = site.emit(ops.Cast("int32"), border, label=label)
+        for kind, numbers in ("Mul", point), ("Sub", less):
+            if numbers.any():
+                held = site.constant(numbers.astype(np.int32), f"{label}.{kind}")
+                border = site.emit(ops.Binary(kind), border, held, label=label)
+        yield border
 
 
 def recognise_products(graph: Graph) -> Graph:
     """Replace products of quantised values with float results by QSums and QMatMulSums."""
-    return rewrite(graph, recognise_layer, recognise_product)
+    return rewrite(graph, recognise_layer, recognise_channels, recognise_product)

@@ -21,9 +21,9 @@ CONVOLUTION, DENSE, PRODUCT, RECURRENT = (
 
 IN_FLOAT = "in float"
 DYNAMIC = "scales computed at run time"
-INPUT, OUTPUT = "input not quantised", "output not quantised"
+INPUT = "input not quantised"
 WEIGHTS = "weights not in int8"
-OPERANDS = "operands that broadcast, or scales along another axis"
+OPERANDS = "scales along another axis, or sums beyond int32"
 WIDER = "quantised to "
 CONSTANTS = "no operand that changes"
 LONG = f"more than {MAX_STEPS} steps"
@@ -39,6 +39,8 @@ ADVICE = {
     "quantise` does",
     LONG: "a program has the instructions of each step: give the sequence in parts, with the "
     "states as inputs and outputs",
+    OPERANDS: "give each operand of the product one scale, and multiply fewer than 16,000 elements "
+    "at a time",
     WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
     "scales of blocks must be whole multiples of it, so that the weights still fit int8",
 }
@@ -105,9 +107,8 @@ def _advice(rows: Sequence[Row]) -> str:
     for reason, _ in reasons.most_common():
         if reason == IN_FLOAT:
             continue  # the user left parts of the network in float
-        wanted = INPUT if reason == OUTPUT else reason
         for beginning, advice in ADVICE.items():
-            if wanted.startswith(beginning):
+            if reason.startswith(beginning):
                 return advice
     return ""
 
@@ -158,9 +159,9 @@ def _reason(graph: Graph, node: Node) -> str:
         return LONG
     operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]
     given = [_quantised_as(graph, name) for name in operands]
-    read_in_float = float_reader(graph, node, lambda user: joins_layer(graph, user))
     if not any(given):
-        return IN_FLOAT if read_in_float else INPUT
+        in_float = float_reader(graph, node, lambda user: joins_layer(graph, user))
+        return IN_FLOAT if in_float else INPUT
     wider = [dtype for dtype in given if dtype not in ("", "int8", "uint8")]
     if wider:
         return wider[0] if wider[0] == DYNAMIC else f"{WIDER}{wider[0]}"
@@ -168,8 +169,6 @@ def _reason(graph: Graph, node: Node) -> str:
         return INPUT
     if isinstance(node.attributes, ops.Recurrent):
         return IN_FLOAT
-    if read_in_float:
-        return OUTPUT
     return WEIGHTS if len(operands) < len(node.inputs[:2]) else OPERANDS
 
 

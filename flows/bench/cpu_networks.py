@@ -1,8 +1,9 @@
 """Whole networks on the host's kernels compared with onnxruntime, in one run on the same threads.
 
-Both run in turns, and their median times are compared. On one thread, the time is processor time,
-so other processes do not count. On several threads it is wall-clock time, which is meaningful only
-on an idle machine. Quantised networks also run on the host.
+Both run in turns, and their median times are compared. `--openvino` adds OpenVINO, alone in a
+process after them. On one thread, the time is processor time, so other processes do not count. On
+several threads it is wall-clock time, which is meaningful only on an idle machine. Quantised
+networks also run on the host.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from ..cli.json_output import write_json
 from ..cli.main import guarded
 from ..cli.progress import progress_bar
 from .onnxruntime_peer import peer_session
+from .openvino_peer import check_openvino, openvino_seconds
 
 Run = Callable[[], object]
 
@@ -47,6 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--turns", type=int, default=TURNS, help=f"turns (default {TURNS})")
     parser.add_argument("--steps", type=int, default=10, help="slowest steps shown (default 10)")
+    parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
     parser.add_argument("--json", metavar="FILE", help="write the figures here")
     options = parser.parse_args(arguments)
 
@@ -57,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
             for threads in options.threads:
                 with progress_bar() as advance:
                     advance(f"{model.stem}, {threads} threads", 0, None)
-                    row = measure(model, threads, options.turns)
+                    row = measure(model, threads, options.turns, openvino=options.openvino)
                 rows.append(row)
                 if options.steps:
                     console.print(steps_table(row, options.steps))
@@ -75,7 +78,11 @@ def check(options: argparse.Namespace) -> None:
     ------
     UsageError
         For numbers below one, or a missing model.
+    ToolError
+        When OpenVINO is wanted and missing.
     """
+    if options.openvino:
+        check_openvino()
     for name, numbers in (("threads", options.threads), ("turns", [options.turns])):
         if not numbers or min(numbers) < 1:
             given = " ".join(map(str, numbers))
@@ -85,8 +92,8 @@ def check(options: argparse.Namespace) -> None:
             raise UsageError(f"model `{model}`: expected a file, got none; check the path")
 
 
-def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
-    """Return the median seconds of both contenders for a run, and the minimum of each of our steps.
+def measure(model: Path, threads: int, turns: int = TURNS, *, openvino: bool = False) -> dict:
+    """Return the median seconds of all contenders for a run, and the minimum of each of our steps.
 
     Parameters
     ----------
@@ -96,6 +103,8 @@ def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
         Threads of each contender.
     turns
         Turns of each contender.
+    openvino
+        Whether OpenVINO is one of them.
 
     Returns
     -------
@@ -119,7 +128,11 @@ def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
         events = session.host.plan.events
     kernels = {one.kernel.output: one.kernel for one in events if isinstance(one, RunKernel)}
     expected = peer()
-    return {
+    more = {}
+    if openvino:
+        seconds = openvino_seconds(model, inputs, threads, turns, TURN_S)
+        more = {"openvino_s": seconds, "openvino_ratio": seconds / mine}
+    return more | {
         "name": model.stem,
         "threads": threads,
         "kernels": len(kernels),
@@ -231,6 +244,7 @@ def table(rows: list[dict]) -> Table:
         "onnxruntime ms",
         "ratio",
         "difference",
+        *(("OpenVINO ms", "ratio") if any("openvino_s" in row for row in rows) else ()),
     )
     for name in names:
         out.add_column(name, justify="left" if name == "network" else "right")
@@ -244,6 +258,8 @@ def table(rows: list[dict]) -> Table:
             f"{row['peer_s'] * 1e3:,.2f}",
             f"{row['ratio']:.2f}",
             f"{row['largest_difference']:.1e}",
+            *([f"{row['openvino_s'] * 1e3:,.2f}"] if "openvino_s" in row else []),
+            *([f"{row['openvino_ratio']:.2f}"] if "openvino_s" in row else []),
         )
     return out
 

@@ -203,7 +203,8 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
             record |= quality(step("quantise", model, *asked, "-o", quantised))
         module = folder / "module.tw"
         compiled = step("compile", quantised, *states, "--keep-all", "-o", module)
-        record |= {"cycles": compiled["cycles"], "bound": compiled["bound"]}
+        host = [row["sentence"] for row in compiled["host_products"]]
+        record |= {"cycles": compiled["cycles"], "bound": compiled["bound"], "host": host}
         given = ("--input", samples) if samples.is_file() else ()
         asked = ("--samples", SAMPLES, "--compare", *states)
         record |= exactness(step("run", module, *given, *asked))

@@ -1,4 +1,4 @@
-"""The page of the bench of networks: figures by kind, failures, sources and licences."""
+"""The page of the bench of networks: figures by kind, failures, products on the host, sources."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -41,7 +41,7 @@ def write_page(path: Path, records: Mapping[str, Record]) -> None:
 
 
 def tables(records: Mapping[str, Record]) -> str:
-    """Return Markdown: the figures by kind, the failures, and the sources."""
+    """Return Markdown: figures by kind, failures, what the host multiplies and why, sources."""
     order = sorted(records, key=lambda name: (records[name]["kind"], name))
     lines = [f"{summary(records.values())}.", "", *FIGURES]
     lines += [figures_row(name, records[name]) for name in order]
@@ -52,6 +52,10 @@ def tables(records: Mapping[str, Record]) -> str:
             f"| {name} | {each['failed']} | {cell_text(each['reason'])} |"
             for name, each in failures
         ]
+    hosts = [(name, records[name]["host"]) for name in order if records[name].get("host")]
+    if hosts:
+        lines += ["", "| network | multiplications on the host |", "| --- | --- |"]
+        lines += [f"| {name} | {cell('; '.join(said))} |" for name, said in hosts]
     lines += ["", "| network | source | licence |", "| --- | --- | --- |"]
     for name in order:
         lines.append(

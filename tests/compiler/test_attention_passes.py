@@ -19,7 +19,7 @@ from tilewright.compiler.graph import (
     evaluate,
     is_accelerated,
 )
-from tilewright.compiler.graph.operators import Transpose
+from tilewright.compiler.graph.operators import QMatMulSums, Transpose
 from tilewright.compiler.passes import absorb_heads
 from tilewright.compiler.passes.recognise_biases import fit_biases
 from tilewright.isa.numbers import quantise_output
@@ -103,18 +103,38 @@ def test_a_factor_and_a_clamp_behind_a_product_belong_to_it(factor, scale):
     assert_agrees(graph, proto)
 
 
-def test_what_is_no_product_of_two_equal_stacks_stays_on_the_host():
-    broadcast = in_quantised_form([node("MatMul", ["fa", "fb"], ["fy"])], [[3, 5, 8], [8, 6]])
-    negative = in_quantised_form(
-        [node("MatMul", ["fa", "fb"], ["p"]), node("Mul", ["p", "minus"], ["fy"])],
-        [[5, 8], [8, 6]],
-        {"minus": np.float32(-1)},
-    )
+@pytest.mark.parametrize(
+    ("left", "right", "heads"),
+    [
+        ([3, 5, 8], [8, 6], 1),  # rows of one head
+        ([2, 4, 5, 8], [1, 1, 8, 6], 1),
+        ([5, 8], [3, 8, 6], 3),
+        ([2, 1, 5, 8], [1, 3, 8, 6], 3),
+        ([2, 4, 5, 8], [2, 1, 8, 6], 4),
+        ([1, 1, 15, 8], [8, 12], 1),
+    ],
+)
+def test_operands_that_several_images_or_heads_share(left, right, heads):
+    proto = in_quantised_form([node("MatMul", ["fa", "fb"], ["fy"])], [left, right])
+    graph, (product,) = recognised(proto)
+    assert isinstance(product, QMatMul)
+    assert product.heads == heads
+    assert_agrees(graph, proto)
+
+
+def test_a_negative_factor_is_left_to_the_reader_of_the_sums():
+    nodes = [node("MatMul", ["fa", "fb"], ["p"]), node("Mul", ["p", "minus"], ["fy"])]
+    proto = in_quantised_form(nodes, [[15, 8], [8, 12]], {"minus": np.float32(-1)})
+    graph, (product,) = recognised(proto)
+    assert isinstance(product, QMatMulSums)
+    assert_agrees(graph, proto)
+
+
+def test_what_int32_does_not_hold_stays_on_the_host():
     long = in_quantised_form([node("MatMul", ["fa", "fb"], ["fy"])], [[1, 130000], [130000, 1]])
-    for proto in (broadcast, negative, long):
-        graph, operators = recognised(proto)
-        assert operators == []
-        assert any(node.op == "matmul" for node in graph.nodes)
+    graph, operators = recognised(long)
+    assert operators == []
+    assert any(node.op == "matmul" for node in graph.nodes)
 
 
 HEADS = integers([1, 6, 2, 4])

@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.placement.host_products import ADVICE, IN_FLOAT, INPUT
+from tilewright.compiler.placement.host_products import ADVICE, IN_FLOAT, INPUT, OPERANDS, WEIGHTS
 from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
 
@@ -22,13 +22,8 @@ NO_PRODUCT = "no convolution and no matrix product depends on the network's inpu
 IMAGE = (1, 4, 6, 6)
 
 
-def conv(built: Model, x: str, *, quantised: bool = True, wide: bool = False) -> str:
-    """With `wide`, uint8 weights whose zero point takes them beyond int8."""
+def conv(built: Model, x: str, *, quantised: bool = True) -> str:
     weights = built.weights(4, 4, 3, 3, axis=0)
-    if wide:
-        integers = built.numbers.integers(0, 256, (4, 4, 3, 3)).astype(np.uint8)
-        held = built.hold(integers, "w"), built.hold(np.float32(0.01), "s")
-        weights = built.node("DequantizeLinear", [*held, built.hold(np.uint8(9), "z")])
     if not quantised:
         weights = built.hold(built.numbers.normal(size=(4, 4, 3, 3)).astype(np.float32), "w")
     return built.node("Conv", [x, weights], pads=[1] * 4)
@@ -41,6 +36,14 @@ def wide(built: Model, x: str) -> str:
 
 def held(built: Model, *shape: int) -> str:
     return built.hold(built.numbers.normal(size=shape).astype(np.float32), "floats")
+
+
+def long(built: Model) -> str:
+    """33,120 products of up to 255 * 255."""
+    spread = built.node("Expand", ["x", built.hold(np.array((230, 4, 6, 6)), "shape")])
+    shapes = [built.hold(np.array(shape), "shape") for shape in ((1, -1), (-1, 1))]
+    q = built.quantised(spread, 0.05, -128)
+    return built.node("MatMul", [built.node("Reshape", [q, shape]) for shape in shapes])
 
 
 def floats(built: Model, x: str) -> str:
@@ -66,17 +69,17 @@ def test_a_fully_quantised_network_says_nothing():
     assert (found["host_products"], found["idle"]) == ([], "")
 
 
-def test_products_without_a_quantised_result_are_counted_with_the_reason():
+def test_products_in_float_are_counted_with_the_reason():
     built = Model()
     x = built.quantised("x")
     inner = built.quantised(conv(built, x))
-    ends = [built.node("Sigmoid", [conv(built, inner, wide=True)]) for _ in range(2)]
+    ends = [built.node("Sigmoid", [floats(built, inner)]) for _ in range(2)]
     late = built.quantised(conv(built, built.node("Sin", [inner])))
     found = report(built, *ends, late)
     (row,) = found["host_products"]
     assert row["sentence"] == (
-        "3 of 4 convolutions run on the host: output not quantised (2), input not quantised (1); "
-        + QUANTISE
+        "3 of 4 convolutions run on the host: weights not in int8 (2), input not quantised (1); "
+        + ADVICE[WEIGHTS]
     )
     assert found["idle"] == ""
 
@@ -92,9 +95,13 @@ CASES = {
         "1 of 1 convolution runs on the host: quantised to int16; the accelerator multiplies "
         "int8: quantise the float model to 8 bits, as `tilewright quantise` does",
     ),
-    "wide weights and Q/DQ at the inputs alone": (
-        lambda built: built.node("Sigmoid", [conv(built, built.quantised("x"), wide=True)]),
-        f"1 of 1 convolution runs on the host: output not quantised; {QUANTISE}",
+    "float weights and Q/DQ at the inputs alone": (
+        lambda built: built.node("Sigmoid", [floats(built, built.quantised("x"))]),
+        f"1 of 1 convolution runs on the host: weights not in int8; {ADVICE[WEIGHTS]}",
+    ),
+    "a product that int32 does not hold": (
+        lambda built: long(built),
+        f"1 of 1 matrix product runs on the host: {OPERANDS}; {ADVICE[OPERANDS]}",
     ),
     "weights alone": (
         lambda built: conv(built, "x"),

@@ -77,6 +77,25 @@ CASES = {
             "z": GENERATOR.integers(0, 256, 6).astype(np.uint8),
         },
     ),
+    "MatMulNBits with float zero points": (
+        contributed("MatMulNBits", ["x", "w", "s", "z"], K=40, N=3, bits=4, block_size=16),
+        (2, 40),
+        {
+            "w": GENERATOR.integers(0, 256, (3, 3, 8)).astype(np.uint8),
+            "s": np.abs(random(9)),
+            "z": random(9) + 7,
+        },
+    ),
+    "MatMulNBits with blocks in any order": (
+        contributed("MatMulNBits", ["x", "w", "s", "z", "g"], K=32, N=3, bits=4, block_size=16),
+        (2, 32),
+        {
+            "w": GENERATOR.integers(0, 256, (3, 2, 8)).astype(np.uint8),
+            "s": np.abs(random(6)),
+            "z": random(6) + 7,
+            "g": GENERATOR.integers(0, 2, 32).astype(np.int32),
+        },
+    ),
     "MatMulNBits without zero points": (
         contributed("MatMulNBits", ["x", "w", "s"], K=32, N=3, bits=4, block_size=16),
         (2, 32),

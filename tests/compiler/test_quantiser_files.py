@@ -155,6 +155,21 @@ def test_channels_that_have_more_of_their_own_stay_in_float(zeros, high, group, 
     assert layers(graph) == found
 
 
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize(("strides", "pads"), [((1, 1), (1, 1, 1, 1)), ((2, 1), (0, 2, 1, 0))])
+def test_channels_with_zero_points_of_their_own_leave_as_sums(signed, strides, pads):
+    """NNCF's mixed preset, behind SiLU: products of zero points differ at the border."""
+    built = Model()
+    x = built.node("Mul", ["x", built.node("Sigmoid", ["x"])])
+    zeros = np.array([-128, 127, -90, 3]) + (0 if signed else 128)
+    x = by_channel(built, x, SCALES, zeros.astype(np.int8 if signed else np.uint8))
+    w = built.weights(8, 1, 3, 3, axis=0)
+    y = built.node("Conv", [x, w], group=4, strides=strides, pads=pads)
+    graph = agree(built.made([built.quantised(y)], x=(2, *IMAGE[1:])), most_apart=1)
+    assert "qsums" in operators(graph)
+    assert compile_module(graph, PRESETS["8x8"]).report["host_products"] == []
+
+
 # Averages times a number: Quark ------------------------------------------------------------------
 
 

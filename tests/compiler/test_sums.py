@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate, verify
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import HOST, Placement
-from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
@@ -108,14 +107,11 @@ MATRICES: dict[str, dict[str, Any]] = {
     "transposed": {"transposed": True},
     "heads side by side": {"joined": (True, True, False)},
     "all": {"transposed": True, "joined": (True, True, False)},
-    "a zero point on the left": {"zero_point_a": 9},
-    "a zero point on the right": {"zero_point_b": -128, "transposed": True},
 }
 
 
 def matrices(case: str, wide: int = 9) -> Graph:
-    options: dict[str, Any] = {"zero_point_a": 0, "zero_point_b": 0, **MATRICES[case]}
-    operator = ops.QMatMulSums(2, **options)
+    operator = ops.QMatMulSums(2, **MATRICES[case])
     first, second = (
         (1, 1, rows, 2 * columns) if joined else (1, 2, rows, columns)
         for (rows, columns), joined in zip(
@@ -153,15 +149,6 @@ def test_the_host_computes_the_same_sums_of_two_activations(case, monkeypatch):
     module, _ = run(matrices(case), "8x8", placement=Placement(HOST))
     host = module.report["host"]
     assert (host["kernels"], host["numpy"]) == (1, 0)
-
-
-def test_sums_of_two_activations_with_two_zero_points_are_refused():
-    operator = ops.QMatMulSums(1, 3, 4)
-    kind = TensorType("int8", (1, 1, 4, 4))
-    builder = Builder("both", [Value("a", kind), Value("b", kind)])
-    graph = builder.graph([Output("y", builder.emit(operator, ["a", "b"], "product"))])
-    with pytest.raises(CompileError, match="expected one zero point of 0"):
-        verify(graph)
 
 
 # Networks -----------------------------------------------------------------------------------------
@@ -259,20 +246,105 @@ def test_a_dense_layer_with_rows_leaves_as_int32():
     assert_near(proto, graph, 0.04)
 
 
-@pytest.mark.parametrize(("points", "kind"), [((0, 0), "qmatmul_sums"), ((3, 5), "matmul")])
-def test_attention_with_q_dq_at_the_products_alone(points, kind):
-    """Scores go to Softmax in float; with two zero points, the host multiplies and says so."""
+@pytest.mark.parametrize("name", ["8x8", "16x8"])
+@pytest.mark.parametrize("points", [(0, 0), (3, 5), (-128, 0), (0, -7), (-128, 127), (-1, -128)])
+def test_attention_with_q_dq_at_the_products_alone(points, name):
+    """Scores go to Softmax in float: sums of bytes are exact, whatever their zero points."""
     built = Model()
-    q, k = (built.quantised("x", 0.05, point) for point in points)
-    scores = built.node("MatMul", [q, built.node("Transpose", [k], perm=[0, 1, 3, 2])])
-    proto = built.made([built.node("Softmax", [scores], axis=-1)], x=IMAGE)
-    graph = import_model(proto.SerializeToString())
-    assert kind in {node.op for node in graph.nodes}
-    if kind == "qmatmul_sums":
-        assert_near(proto, graph, 1e-4)
-    else:
-        (row,) = compile_module(graph, PRESETS["8x8"]).report["host_products"]
-        assert "1 of 1 matrix product runs on the host: output not quantised" in row["sentence"]
+    q, k = (built.quantised(x, 1, point) for x, point in zip("qk", points, strict=True))
+    q, k = (
+        built.node("Transpose", [x], perm=perm)
+        for x, perm in ((q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]))
+    )
+    image = (1, 6, 3, 20)
+    proto = built.made([built.node("MatMul", [q, k])], q=image, k=image)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS[name])
+    assert module.report["host_products"] == []
+    bytes_of = np.random.default_rng(3).integers(-128, 128, (2, *image))
+    bytes_of[:, 0, 0] = points[1] if points[1] == 127 else -128  # a row and a column of one end
+    reals = [(x - point).swapaxes(1, 2) for x, point in zip(bytes_of, points, strict=True)]
+    given = {
+        n: (x - point).astype(np.float32)
+        for n, x, point in zip("qk", bytes_of, points, strict=True)
+    }
+    with open_device("sim", PRESETS[name]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    np.testing.assert_array_equal(got, reals[0] @ reals[1].swapaxes(2, 3))
+
+
+SHARED = {
+    "rows of one matrix": ((2, 3, 7, 8), (8, 5)),
+    "heads of queries": ((1, 4, 6, 8), (1, 1, 8, 6)),
+    "a shared first operand": ((7, 8), (3, 8, 5)),
+    "each shares one": ((2, 1, 7, 8), (1, 3, 8, 5)),
+}
+
+
+@pytest.mark.parametrize("points", [(0, 0), (3, -128)])
+@pytest.mark.parametrize("case", SHARED)
+def test_sums_of_operands_that_several_heads_share(case, points):
+    built = Model()
+    left, right = SHARED[case]
+    operands = [built.quantised(x, 1, point) for x, point in zip("ab", points, strict=True)]
+    proto = built.made([built.node("MatMul", operands)], a=left, b=right)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    numbers = np.random.default_rng(3)
+    given = {
+        x: (numbers.integers(-128, 128, shape) - point).astype(np.float32)
+        for x, shape, point in zip("ab", SHARED[case], points, strict=True)
+    }
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    np.testing.assert_array_equal(got, given["a"] @ given["b"])
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(
+    ("held", "axis", "given"),
+    [((7, 9), 0, (9, 5)), ((7, 9), 0, (2, 3, 9, 5)), ((3, 7, 9), 1, (3, 9, 5)),
+     ((3, 9, 7), 2, (3, 5, 9)), ((3, 9, 7), 2, (2, 1, 5, 9))],
+)  # fmt: skip
+def test_constants_whose_rows_or_columns_have_scales(held, axis, given, zeros):
+    built = Model()
+    integers = built.numbers.integers(-128, 128, held).astype(np.int8)
+    count = held[axis]
+    points = built.numbers.integers(-128, 128, count) * zeros
+    scales = 2.0 ** built.numbers.integers(-2, 3, count)  # exact in float32
+    names = [built.hold(integers, "w"), built.hold(scales.astype(np.float32), "s")]
+    names.append(built.hold(points.astype(np.int8), "z"))
+    w = built.node("DequantizeLinear", names, axis=axis)
+    x = built.quantised("x", 1, 5)
+    left = axis == len(held) - 2
+    y = built.node("MatMul", [w, x] if left else [x, w])
+    proto = built.made([y], x=given)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    real = np.random.default_rng(1).integers(-133, 123, given).astype(np.float32)
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run({"x": real}).outputs.values()
+    (expected,) = run_onnxruntime(proto, {"x": real}, optimise=False).values()
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("zero", [0, 9, 128, 255])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_weights_of_nine_bits_leave_as_sums(zero, groups):
+    """uint8 weights less their zero point are sums of up to three int8 weights."""
+    built = Model()
+    integers = built.numbers.integers(0, 256, (6, 6 // groups, 3, 3)).astype(np.uint8)
+    integers[0, 0, 0] = 0, 255, zero
+    held = built.hold(integers, "w"), built.hold(np.float32(1), "s")
+    w = built.node("DequantizeLinear", [*held, built.hold(np.uint8(zero), "z")])
+    y = built.node("Conv", [built.quantised("x", 1, -5), w], pads=[1] * 4, group=groups)
+    proto = built.made([y], x=IMAGE)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    given = {"x": np.random.default_rng(1).integers(-123, 133, IMAGE).astype(np.float32)}
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    (expected,) = run_onnxruntime(proto, given, optimise=False).values()
+    np.testing.assert_array_equal(got, expected)
 
 
 def test_negative_factors_of_channels_turn_weights_unless_one_is_the_least():

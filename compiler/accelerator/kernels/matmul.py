@@ -100,7 +100,7 @@ def matmul(operator: Multiplying, site: StoredNode) -> Kernel:
 
     first, move, *_ = _view(joined_y, columns, inner, group).moves
     if bordered:
-        assert isinstance(operator, QMatMul), "sums leave as they are"
+        assert isinstance(operator, QMatMul), "sums have no zero points"
         return _bordered(operator, site, a, b, columns, (first, move))
     (i,) = te.reduce_axes(i=reduced)
     count = n * heads * m * columns * depth
@@ -129,8 +129,6 @@ def _prefers_sums(
     With a zero point of `a`, a tile has all rows, so that one row of ones serves them. With one of
     `b`, it has whole rows and all columns, so that their sums are computed once.
     """
-    if not isinstance(operator, QMatMul):
-        return False  # no VECTOR instruction follows the product
     za, zb = operator.zero_point_a, operator.zero_point_b
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     rows = m + 1 if za else 1

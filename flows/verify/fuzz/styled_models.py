@@ -94,12 +94,16 @@ class StyledModel(GrowingModel):
         return 2.0 ** np.rint(np.log2(scale)) if self.style.powers else scale
 
     def rounded_by_channel(self, source: str) -> str:
-        """Q/DQ with a scale for each channel, and one zero point."""
+        """Q/DQ with a scale for each channel, and one zero point or one for each."""
         shape = self.shapes[source]
         scales = self.scales[source] * self.numbers.uniform(0.5, 1.5, shape[1])
+        ends = np.iinfo(self.dtype)
+        zeros = np.zeros(shape[1])
+        if self.chance.random() < 0.5:
+            zeros = self.numbers.integers(ends.min, ends.max + 1, shape[1])
         held = [
             self.hold(scales.astype(np.float32), "scale"),
-            self.hold(np.zeros(shape[1], self.dtype), "zero"),
+            self.hold(np.asarray(zeros, self.dtype), "zero"),
         ]
         integers = self.node("QuantizeLinear", [source, *held], shape, axis=1)
         result = self.node("DequantizeLinear", [integers, *held], shape, axis=1)

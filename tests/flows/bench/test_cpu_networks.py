@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.flows.bench import cpu_networks
+from tilewright.flows.bench import cpu_networks, openvino_peer
 from tilewright.flows.bench.cpu_networks import largest_difference, main
 
 from ...compiler.onnx_models import model, node, value
@@ -45,6 +45,47 @@ def test_a_network_is_compared_with_onnxruntime(network, tmp_path, capsys):
     assert {("relu", "Convolution"), ("second", "Convolution")} <= kinds
     seconds = [step["seconds"] for step in row["steps"]]
     assert seconds == sorted(seconds, reverse=True)
+
+
+PRETENDED = """
+from time import process_time
+class Core:
+    def compile_model(self, model, device, asked):
+        assert (device, asked["INFERENCE_NUM_THREADS"]) == ("CPU", 1)
+        if model.stem == "refused":
+            raise RuntimeError("no such operator")
+        return self
+    def create_infer_request(self):
+        return self
+    def infer(self, given):
+        assert given["x"].shape == (1, 3, 32, 32)
+        until = process_time() + 0.02
+        while process_time() < until:
+            pass
+"""
+
+
+@pytest.mark.cpu_kernels
+def test_openvino_is_measured_in_a_process_of_its_own(network, tmp_path, monkeypatch, capsys):
+    (tmp_path / "openvino.py").write_text(PRETENDED)
+    monkeypatch.syspath_prepend(tmp_path)
+    figures = tmp_path / "figures.json"
+    short = ["--threads", "1", "--turns", "2", "--openvino", "--json", str(figures)]
+    assert main([str(network), *short]) == 0
+    assert "OpenVINO" in capsys.readouterr().out
+    (row,) = json.loads(figures.read_text())
+    assert row["openvino_s"] == pytest.approx(0.02, rel=0.2)
+    assert row["openvino_ratio"] == row["openvino_s"] / row["ours_s"]
+    refused = network.rename(tmp_path / "refused.onnx")
+    assert main([str(refused), *short]) == 3
+    assert "OpenVINO does not take the model: no such operator" in capsys.readouterr().err
+
+
+def test_a_missing_openvino_is_told_before_anything_is_measured(network, monkeypatch, capsys):
+    monkeypatch.setattr(openvino_peer, "find_spec", lambda name: None)
+    monkeypatch.setattr(cpu_networks, "measure", None)
+    assert main([str(network), "--openvino"]) == 3
+    assert "OpenVINO is not installed; run `" in capsys.readouterr().err
 
 
 def test_contenders_are_run_in_turns():

@@ -40,9 +40,21 @@ def test_a_network_has_its_figures(digits, tmp_path):
     assert (record["kind"], record["int8"], record["equal"]) == ("digits", True, True)
     assert (record["share"], record["macs"]) == (1.0, 230_720)
     assert record["cycles"] >= record["bound"] > 0
+    assert record["host"] == []
     assert 0 < record["utilisation"] < 1
     (row,) = record["cpu"]
     assert row["ratio"] > 0
+
+
+def test_what_the_host_multiplies_is_recorded_with_the_reason(digits, tmp_path):
+    inner = node("DequantizeLinear", ["q", "s"], ["d"])
+    weights = {"s": np.float32(0.1), "w": np.ones((1, 1, 3, 3), np.float32)}
+    nodes = [node("QuantizeLinear", ["x", "s"], ["q"]), inner, node("Conv", ["d", "w"], ["y"])]
+    held = model(nodes, [value("x", np.float32, [1, 1, 8, 8])], ["y"], weights)
+    digits.with_suffix(".npz").unlink()
+    onnx.save(held, digits)
+    (said,) = steps_of(digits, tmp_path)["host"]
+    assert said.startswith("1 of 1 convolution runs on the host: weights not in int8")
 
 
 def test_a_float_network_is_quantised_first(tmp_path):
@@ -88,6 +100,7 @@ def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
         "calibration": {"rescued": []},
         "cycles": 3,
         "bound": 2,
+        "host_products": [],
         "totals": {"macs": 1, "all_macs": 2, "utilisation": 0.5},
         "comparison": {"equal": True, "tallies": []},
     }
@@ -113,7 +126,7 @@ def test_a_record_is_kept_and_the_page_is_written_around_it(digits, tmp_path, mo
 
     def pretended(path, limit_s):
         calls.append(path.stem)
-        return {**found, "failed": "compile", "reason": "error: no"}
+        return {**found, "failed": "cpu", "reason": "error: no", "host": ["1 in float", "2 long"]}
 
     monkeypatch.setattr(networks, "measure", pretended)
     page = tmp_path / "page.md"
@@ -128,7 +141,8 @@ def test_a_record_is_kept_and_the_page_is_written_around_it(digits, tmp_path, mo
     assert text.startswith(f"# Models\n\n{BEGIN}\n\n1 networks of 1 kinds")
     assert text.endswith(f"{END}\n\nThe end.\n")
     assert "old" not in text
-    assert "| digits | compile | error: no |" in text
+    assert "| digits | cpu | error: no |" in text
+    assert "| digits | 1 in float; 2 long |" in text
     assert "| digits | a\\|b | MIT |" in text
     assert "0 without a failure" in capsys.readouterr().out
 

@@ -11,7 +11,7 @@ from tilewright.flows.cli import command_needs as needs
 from tilewright.flows.cli.command_needs import EXTRAS, Need, command_needs, packages_of
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
-DEVELOPERS = {"test", "assembler", "dev", "docs", "zoo", "examples"}
+DEVELOPERS = {"test", "assembler", "dev", "docs", "zoo", "examples", "bench"}
 
 
 def test_every_extra_belongs_to_commands_or_to_developers():

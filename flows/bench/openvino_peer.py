@@ -1,0 +1,78 @@
+"""OpenVINO's time for a network, alone in a process: its threads spin after each run."""
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from importlib import import_module
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import ToolError, install_command
+
+
+def check_openvino() -> None:
+    """Tell that OpenVINO is missing.
+
+    Raises
+    ------
+    ToolError
+        When it is.
+    """
+    if not find_spec("openvino"):
+        raise ToolError(f"bench: OpenVINO is not installed; run `{install_command('bench')}`")
+
+
+def openvino_seconds(
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int, turns: int, turn_s: float
+) -> float:
+    """Return the median seconds of a run, in processor time on one thread.
+
+    Raises
+    ------
+    ToolError
+        When OpenVINO does not take the model.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        try:
+            return pool.submit(_median, model, inputs, threads, turns, turn_s).result()
+        except BrokenProcessPool as problem:
+            raise ToolError("bench: OpenVINO ended its process; measure without it") from problem
+
+
+def _median(
+    model: Path, inputs: Mapping[str, np.ndarray], threads: int, turns: int, turn_s: float
+) -> float:
+    """Measure in this process.
+
+    Raises
+    ------
+    ToolError
+        When OpenVINO does not take the model.
+    """
+    openvino = import_module("openvino")
+    asked = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",  # it would take bfloat16 on AMX
+    }
+    try:
+        request = openvino.Core().compile_model(model, "CPU", asked).create_infer_request()
+        given = dict(inputs)
+        request.infer(given)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise ToolError(f"bench: OpenVINO does not take the model: {reason[:300]}") from error
+    clock = time.process_time if threads == 1 else time.perf_counter
+    began = clock()
+    request.infer(given)
+    repeats = max(1, round(turn_s / max(clock() - began, 1e-6)))
+    times = []
+    for _ in range(turns * repeats):
+        before = clock()
+        request.infer(given)
+        times.append(clock() - before)
+    return float(np.median(times))
