@@ -35,12 +35,11 @@ from .own_files import EXAMPLE, good_artifact
 from .workers import Trial
 
 COUNT = 1000
-ANSWER_S = 10.0
-"""Of the processor. Servers have as long on the clock, others `PATIENCE` times as long."""
+ANSWER_S, ENDING_S = 10.0, 2.0
+"""Of the processor; the clock may show `PATIENCE` times as much, since machines are busy."""
 PATIENCE = 4
 SERVERS = ("agent", "board", "--serve")
-ENDING_S = 3.0
-"""Time that a command may take to end after Ctrl-C, on a busy machine."""
+"""Words of commands that wait for others: `ANSWER_S` are by the clock."""
 LIMIT_BYTES = 3 << 30
 LEFT_OUT = ("--ledger", "--write", "--verbose", "--help")
 """Options that write into Tilewright's own folders, or print tracebacks on purpose."""
@@ -217,26 +216,22 @@ def try_command(outside: Path, data: bytes, seed: int) -> tuple[str, str]:
     if child == 0:
         _run_child(given["words"], folder, temporary, outside)
     started = time.monotonic()
-    interrupted_s: float | None = None
-    code: int | None = None
-    while code is None:
-        done, status = os.waitpid(child, os.WNOHANG)
-        taken_s = time.monotonic() - started
-        if done:
-            code = os.waitstatus_to_exitcode(status)
-        elif interrupted_s is None and _is_late(child, taken_s, given["words"]):
-            os.kill(child, signal.SIGINT)
-            interrupted_s = time.monotonic()
-        elif interrupted_s is not None and time.monotonic() - interrupted_s > 5 * ENDING_S:
-            os.kill(child, signal.SIGKILL)
-        else:
-            time.sleep(0.01)
-    ending_s = time.monotonic() - (interrupted_s or time.monotonic())
+    server = not set(SERVERS).isdisjoint(given["words"])
+    status, taken_s = _wait(child, ANSWER_S, ANSWER_S * (1 if server else PATIENCE))
+    if interrupted := status is None:
+        os.kill(child, signal.SIGINT)
+        status, _ = _wait(child, taken_s + ENDING_S, ENDING_S * PATIENCE)
+    if lingers := status is None:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    code, taken_s = os.waitstatus_to_exitcode(status), time.monotonic() - started
     left = _left_processes()
     says = (outside / "stderr").read_text("utf-8", "replace")
     shown = (outside / "stdout").read_text("utf-8", "replace")
-    problem = _problem(code, interrupted_s is not None, ending_s, shown, says)
-    if left:
+    problem = _problem(code, interrupted, shown, says)
+    if lingers:
+        problem = f"runs on for {ENDING_S:.0f} s after Ctrl-C"
+    elif left:
         problem = f"leaves processes: {left}"
     elif files := sorted(each.name for each in temporary.iterdir()):
         problem = f"leaves temporary files: {files}"
@@ -245,19 +240,22 @@ def try_command(outside: Path, data: bytes, seed: int) -> tuple[str, str]:
     text = f"exit {code}, {taken_s:.1f} s, {printable(says[-700:])}"
     if problem:
         return "failed", f"{problem}; {text}"
-    if interrupted_s is not None:
+    if interrupted:
         return "interrupted", text
     return ("refused" if code else "equal"), text
 
 
-def _is_late(child: int, taken_s: float, words: Sequence[str]) -> bool:
-    """Tell whether a command has had its time."""
-    if taken_s < ANSWER_S:
-        return False
-    if taken_s > PATIENCE * ANSWER_S or not set(SERVERS).isdisjoint(words):
-        return True
-    ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:15]
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") > ANSWER_S
+def _wait(child: int, work_s: float, clock_s: float) -> tuple[int | None, float]:
+    """Wait for a child to end; return its status, None if it is late, and its processor time."""
+    started, used_s = time.monotonic(), 0.0
+    while used_s < work_s and time.monotonic() - started < clock_s:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status, used_s
+        ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:13]
+        used_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        time.sleep(0.01)
+    return None, used_s
 
 
 def _link(source: str, to: str) -> None:
@@ -305,7 +303,7 @@ def _run_child(words: list[str], folder: Path, temporary: Path, outside: Path) -
 
 def _left_processes() -> list[str]:
     """Wait a moment for a command's own processes to end; kill and return those that run on."""
-    me, until = os.getpid(), time.monotonic() + ENDING_S
+    me, until = os.getpid(), time.monotonic() + ENDING_S * PATIENCE
     while True:
         try:
             done, _ = os.waitpid(-1, os.WNOHANG)
@@ -323,15 +321,13 @@ def _left_processes() -> list[str]:
     return names
 
 
-def _problem(code: int, interrupted: bool, ending_s: float, shown: str, says: str) -> str:
+def _problem(code: int, interrupted: bool, shown: str, says: str) -> str:
     """Return what breaks the rule at the top of this file; nothing if all is well."""
     if bad := {char for char in shown + says if not char.isprintable() and char not in "\n\t"}:
         return f"prints {sorted(map(ascii, bad))}"
     if "unexpected " in says or "Traceback" in says:
         return "raises"
     if interrupted:
-        if ending_s > ENDING_S:
-            return f"ends {ending_s:.1f} s after Ctrl-C"
         if code not in (130, 0, 1, 2, 3):
             return "ends in another way than by Ctrl-C"
         if not (shown + says).replace("error: interrupted", "").strip():
