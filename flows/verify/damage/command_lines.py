@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -295,7 +296,8 @@ def _run_child(words: list[str], folder: Path, temporary: Path, outside: Path) -
             code = ended.code if isinstance(ended.code, int) else 0
     except BaseException as problem:  # the parent sees it
         os.write(2, f"unexpected {type(problem).__name__}: {problem}".encode())
-    with suppress(Exception):
+    with suppress(BaseException):
+        threading._shutdown()  # as Python ends; but what this process inherited stays
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
