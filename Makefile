@@ -9,6 +9,7 @@ AGREEMENT_ARGS ?=
 FUZZ_ARGS ?= --models 100 --styled 3000 --peer
 DAMAGE_ARGS ?=
 EDGE_ARGS ?=
+COMMAND_ARGS ?=
 ARTIFACT_ARGS ?=
 STRESS_ARGS ?=
 MUTATION_ARGS ?=
@@ -62,8 +63,9 @@ help:
 	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 60 minutes a board"
 	@echo "make fuzz    random graphs and ONNX models, 3,000 of them in the styles of seven quantisers,"
 	@echo "             through the compiler: outputs compared, products on the host explained"
-	@echo "make damage  damaged model files, hostile databases, settings, names: a clear error or a right"
-	@echo "             result, nothing else (EDGE_ARGS=\"--inputs 20000\" for more of the hostile ones)"
+	@echo "make damage  damaged model files, hostile databases, settings, names, command lines: a clear"
+	@echo "             error or a right result, nothing else (EDGE_ARGS=\"--inputs 20000\" for more of the"
+	@echo "             hostile ones, COMMAND_ARGS=\"--commands 5000\" for more command lines)"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
@@ -140,6 +142,7 @@ fuzz: $(VENV)/.installed-test
 damage: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.damage --operators $(DAMAGE_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.damage.edges $(EDGE_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.damage.command_lines $(COMMAND_ARGS)
 
 mutation: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.mutation $(MUTATION_ARGS)

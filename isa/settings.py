@@ -312,7 +312,7 @@ def _values(name: str, text: str, source: str) -> list[Value]:
     if ends is None:
         return [_number(name, text, source)]
     low, high = (_number(name, end, source) for end in ends.groups())
-    if not 0 < low <= high:
+    if not 0 <= low <= high:
         raise UsageError(
             f"{source}: expected a range from a smaller to a larger number, got `{text}`; turn it "
             "round"
@@ -327,8 +327,14 @@ def _steps(name: str) -> Callable[[int, int], list[int]]:
     about = PARAMETERS.get(name)
     if about is not None and not about.power_of_two:
         return lambda low, high: list(range(low, high + 1))
-    return lambda low, high: [
-        low << shift for shift in range(high.bit_length()) if low << shift <= high
+    return _doubles
+
+
+def _doubles(low: int, high: int) -> list[int]:
+    """Double a number up to a limit; 0 is followed by 1."""
+    first = max(low, 1)
+    return [0] * (low == 0) + [
+        first << shift for shift in range(high.bit_length()) if first << shift <= high
     ]
 
 

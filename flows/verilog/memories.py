@@ -60,11 +60,11 @@ def ram_source(*, initialised: bool) -> str:
 
 
 def extract_memories(modules: dict[str, RtlilModule]) -> list[MemoryShape]:
-    """Replace the memories of `hardware.ram` by instances of `RAM`; list all memories."""
+    """Replace the memories of `hardware.ram` by instances of `RAM`; list all that are written."""
     shapes = []
     for module in modules.values():
         for cell in module.cells:
-            if cell.kind == "$mem_v2":
+            if _is_written(cell):
                 swaps = cell.attributes.get("\\src", "").startswith(SWAPPABLE)
                 shape = _shape(module, cell, RAM if swaps else "")
                 if swaps:
@@ -74,13 +74,17 @@ def extract_memories(modules: dict[str, RtlilModule]) -> list[MemoryShape]:
 
 
 def forget_initial_values(modules: dict[str, RtlilModule]) -> None:
-    """Registers and memories hold anything until a reset or a write."""
+    """Registers and memories hold anything until a reset or a write; tables stay."""
     for module in modules.values():
         for wire in module.wires.values():
             wire.attributes.pop("\\init", None)
         for cell in module.cells:
-            if cell.kind == "$mem_v2":
+            if _is_written(cell):
                 cell.parameters["\\INIT"] = "1'x"
+
+
+def _is_written(cell: Cell) -> bool:
+    return cell.kind == "$mem_v2" and cell.number("\\WR_PORTS") > 0
 
 
 def _shape(module: RtlilModule, cell: Cell, kind: str) -> MemoryShape:

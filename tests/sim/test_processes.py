@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tilewright.errors import ToolError
 from tilewright.sim import native
 from tilewright.sim.processes import run_process, stop_processes, tool_threads
+from tilewright.sim.toolchain import yosys_errors
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
@@ -67,6 +69,43 @@ def test_what_a_tool_prints_comes_back():
     lines = []
     assert run_process(["sh", "-c", "echo a; echo b >&2"], on_line=lines.append).returncode == 0
     assert lines == ["a\n", "b\n"]
+
+
+def test_a_stopped_tool_leaves_no_temporary_files(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def interrupted() -> None:
+        with tool_threads(1) as pool:
+            pool.submit(run_process, ["sh", "-c", 'touch "${TMPDIR:?}/left"; sleep 60'])
+            until = time.monotonic() + 30
+            while not list(tmp_path.rglob("left")):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tool_runs_without_room_for_temporary_files(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/null/none")
+    assert run_process(["sh", "-c", "echo a"]).stdout == "a\n"
+
+
+def test_a_signal_stops_the_yosys_of_amaranth():
+    class Interrupted(subprocess.Popen):
+        def communicate(self, *arguments, **options):
+            raise KeyboardInterrupt
+
+    popen = Interrupted(["sleep", "60"])
+
+    def run(popen):
+        popen.communicate()
+
+    with pytest.raises(KeyboardInterrupt), yosys_errors("it"):
+        run(popen)
+    assert popen.returncode == -signal.SIGKILL
 
 
 def test_an_exception_beside_a_tool_stops_it_and_what_it_started(compiler):

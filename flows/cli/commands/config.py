@@ -39,11 +39,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         ("check", "check whether the parameters are legal", check),
     ):
         action = actions.add_parser(name, parents=[common], help=text)
-        action.add_argument(
+        either = action.add_mutually_exclusive_group()
+        either.add_argument(
             "config", metavar="NAME|FILE", nargs="?", default=argparse.SUPPRESS,
             help=f"preset or JSON file (default: {DEFAULT.name})",
         )  # fmt: skip
-        action.add_argument("--config", default=DEFAULT.name, help=argparse.SUPPRESS)
+        either.add_argument("--config", default=DEFAULT.name, help=argparse.SUPPRESS)
         action.add_argument(
             "--set", action="append", default=[], metavar="PARAM=VALUE", dest="changes",
             help="change one parameter; may be repeated",

@@ -18,6 +18,8 @@ from .operator_models import operator_models
 from .workers import LIMIT_BYTES, DamageWorker, OpenTrial
 
 WORKERS = 2
+PASSED = ("equal", "refused", "interrupted")
+"""Kinds of results that are no failures; only campaigns of command lines interrupt."""
 
 Operators = Sequence[tuple[str, bytes]]
 """Names and bytes of ONNX's operator tests."""
@@ -50,7 +52,7 @@ class Count:
     def add(self, result: FileResult) -> None:
         """Count a file."""
         self.kinds[result.kind] += 1
-        if result.kind not in ("equal", "refused"):
+        if result.kind not in PASSED:
             self.failures.append(result)
             print(result, file=sys.stderr, flush=True)
 

@@ -83,7 +83,7 @@ def _damaged(chance: random.Random, data: bytes) -> bytes:
 
 
 @cache
-def _database() -> bytes:
+def database_bytes() -> bytes:
     """Return a good database."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "it.db"
@@ -98,10 +98,10 @@ def _database() -> bytes:
 
 def _hostile_database(chance: random.Random) -> bytes:
     if chance.random() < 0.5:
-        return _damaged(chance, _database())
+        return _damaged(chance, database_bytes())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "it.db"
-        path.write_bytes(_database())
+        path.write_bytes(database_bytes())
         with closing(sqlite3.connect(path)) as connection, connection:
             for _ in range(chance.randint(1, 3)):
                 text = hostile_text(chance).encode(errors="surrogatepass").hex()

@@ -268,12 +268,13 @@ def _put(place: Path, kind: str, outside: Path) -> None:
 
 
 @cache
-def _artifact() -> bytes:
+def good_artifact() -> bytes:
+    """The example, compiled."""
     return artifact_bytes(load_module(EXAMPLE, MACHINE))
 
 
 def _hostile_artifact(chance: random.Random) -> bytes:
-    return _damaged(chance, _artifact())
+    return _damaged(chance, good_artifact())
 
 
 def _try_artifact(path: Path, data: bytes) -> None:

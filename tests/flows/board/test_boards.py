@@ -244,6 +244,19 @@ def test_names_are_found_in_any_case():
     assert find_board("ulx3s_25f") is BOARDS["ULX3S-25F"]
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("PYNQ-Z3", r"; did you mean `PYNQ-Z1` or `PYNQ-Z2`\?$"),
+        ("Tang Nano 1K", r"; did you mean `Tang-Nano-20K` or `Tang-Nano-9K`\?$"),
+        ("amaranth_boards.icepi_zero", r", or a platform of amaranth-boards: `amaranth:MODULE`$"),
+    ],
+)
+def test_a_board_of_another_version_has_its_nearest(name, says):
+    with pytest.raises(UsageError, match=says):
+        find_board(name)
+
+
 def test_an_unknown_board():
     with pytest.raises(
         UsageError,

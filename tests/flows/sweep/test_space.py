@@ -18,6 +18,7 @@ from tilewright.isa.configuration import PRESETS
         ("act_depth", "512..5000", (512, 1024, 2048, 4096)),
         ("act_depth", "512, 512,1024", (512, 1024)),
         ("token_bits", "2..4,6", (2, 3, 4, 6)),
+        ("depthwise_taps", "0..2", (0, 1, 2)),
         ("latency", "16..100", (16, 32, 64)),
         ("latency", [16, "64..128"], (16, 64, 128)),
         ("latency", 20, (20,)),
@@ -51,6 +52,7 @@ def test_values_are_lists_ranges_and_pairs(name, text, values):
         ("counters", "some", "here: `counters` must be all, basic or none, not `some`"),
         ("bandwidth", "4/1", "here: `beats` must be from 1 to `cycles`, not 4 in 1 cycles"),
         ("latency", "0", "here: `latency_cycles` must be from 1 to 1048576, not 0"),
+        ("latency", "0..9", "here: `latency_cycles` must be from 1 to 1048576, not 0"),
         (
             "queue_depth", "8..2",
             "here: expected a range from a smaller to a larger number, got `8..2`; turn it round",

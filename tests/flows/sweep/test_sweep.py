@@ -305,6 +305,19 @@ def test_a_space_without_a_legal_machine_is_refused(digits):
     )
 
 
+def test_a_space_too_large_to_list_is_refused(digits):
+    depths = ",".join(str(1 << shift) for shift in range(3, 17))
+    space = Space.of(dict.fromkeys(("act_depth", "wgt_depth", "acc_depth", "latency"), depths))
+    large = Space((*space.dimensions, *Space.of({"queue_depth": "1..64"}).dimensions))
+    assert large.combinations == 268_912
+    with pytest.raises(UsageError) as caught:
+        sweep([digits], large)
+    assert str(caught.value) == (
+        "space: expected at most 250,000 combinations, got 268,912; vary fewer values, or compile "
+        "only some of them: add `--search random --evaluations 200`"
+    )
+
+
 def test_a_network_without_accelerated_layers_is_refused(tmp_path):
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])

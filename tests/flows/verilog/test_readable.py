@@ -144,6 +144,14 @@ def test_an_asic_has_no_initial_values(readable, asic):
 
 
 @pytest.mark.slow
+def test_a_table_keeps_its_values_and_is_no_memory():
+    text, memories = write_core(replace(TINY, row_statistics="all", lut_tables=2), Technology.ASIC)
+    assert not any("reciprocal" in memory.path for memory in memories)
+    assert text.count("initial begin") == 1
+    assert "29'h" in text[text.index("initial begin") :][:200]
+
+
+@pytest.mark.slow
 def test_the_list_of_memories_is_complete(asic):
     text, memories = asic
     assert len(re.findall(r"^  tilewright_ram #\(", text, re.M)) == sum(
