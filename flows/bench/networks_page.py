@@ -55,7 +55,7 @@ def tables(records: Mapping[str, Record]) -> str:
     hosts = [(name, records[name]["host"]) for name in order if records[name].get("host")]
     if hosts:
         lines += ["", "| network | multiplications on the host |", "| --- | --- |"]
-        lines += [f"| {name} | {cell('; '.join(said))} |" for name, said in hosts]
+        lines += [f"| {name} | {cell_text('; '.join(said))} |" for name, said in hosts]
     lines += ["", "| network | source | licence |", "| --- | --- | --- |"]
     for name in order:
         lines.append(
