@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from .rtlil import Attributes, Cell, RtlilModule, Signal
+from .rtlil import Attributes, Cell, RtlilModule, Signal, constant_bits
 
 RAM = "tilewright_ram"
 RAM_SOURCE = Path(__file__).with_name(f"{RAM}.v")
@@ -74,17 +74,41 @@ def extract_memories(modules: dict[str, RtlilModule]) -> list[MemoryShape]:
 
 
 def forget_initial_values(modules: dict[str, RtlilModule]) -> None:
-    """Registers and memories hold anything until a reset or a write; tables stay."""
+    """Registers and memories hold anything until a reset or a write; tables become logic."""
     for module in modules.values():
         for wire in module.wires.values():
             wire.attributes.pop("\\init", None)
-        for cell in module.cells:
+        for cell in [cell for cell in module.cells if cell.kind == "$mem_v2"]:
             if _is_written(cell):
                 cell.parameters["\\INIT"] = "1'x"
+            else:
+                _select_words(module, cell)
 
 
 def _is_written(cell: Cell) -> bool:
     return cell.kind == "$mem_v2" and cell.number("\\WR_PORTS") > 0
+
+
+def _select_words(module: RtlilModule, table: Cell) -> None:
+    """Turn a table with one clocked port into a selection among constants, and a register."""
+    assert table.number("\\RD_PORTS") == table.number("\\RD_CLK_ENABLE") == 1
+    ports, width = table.ports, table.number("\\WIDTH")
+    address, word = ports["\\RD_ADDR"], module.add_wire(f"{table.name}_word", width)
+    register = Cell(
+        "$dffe",
+        module.free_name(f"{table.name}_register", [cell.name for cell in module.cells]),
+        {"\\WIDTH": str(width), "\\CLK_POLARITY": "1'1", "\\EN_POLARITY": "1'1"},
+        {
+            "\\CLK": ports["\\RD_CLK"], "\\EN": ports["\\RD_EN"],
+            "\\D": word, "\\Q": ports["\\RD_DATA"],
+        },
+        table.attributes,
+    )  # fmt: skip
+    module.cells.append(register)
+    bits = constant_bits(table.parameters["\\INIT"]).replace("x", "0")[::-1]
+    table.kind, table.parameters = "$bmux", {"\\WIDTH": str(width), "\\S_WIDTH": str(len(address))}
+    words = tuple(bits.ljust(width << len(address), "0"))
+    table.ports = {"\\A": words, "\\S": address, "\\Y": word}
 
 
 def _shape(module: RtlilModule, cell: Cell, kind: str) -> MemoryShape:

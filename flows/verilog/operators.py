@@ -1,4 +1,4 @@
-"""Give the operands of an operator one width, so that no tool extends or cuts one on its own."""
+"""Operators and assignments that linters read as they are meant."""
 
 from .rtlil import Bit, Cell, RtlilModule
 
@@ -22,6 +22,22 @@ def equalise_widths(module: RtlilModule) -> None:
             _resize(cell, operands, max(len(cell.ports[port]) for port in operands))
         elif cell.kind in SHIFTS:
             _widen_shift(module, cell)
+
+
+def separate_copies(module: RtlilModule) -> None:
+    """Give each bit that others of its wire copy, as those of a sign do, a wire of its own.
+
+    Linters judge whole wires, and would see a loop.
+    """
+    copied = {
+        source
+        for targets, sources in module.links
+        for target, source in zip(targets, sources, strict=True)
+        if not isinstance(source, str) and source[0] == target[0]
+    }
+    moved = {bit: module.add_wire(f"{bit[0]}_{bit[1]}", 1)[0] for bit in sorted(copied)}
+    module.map_bits(moved)
+    module.links += [((bit,), (own,)) for bit, own in moved.items()]
 
 
 def _resize(cell: Cell, operands: list[str], width: int) -> None:

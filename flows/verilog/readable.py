@@ -28,7 +28,7 @@ from ...sim.hardware_sources import hardware_sources
 from ...sim.toolchain import yosys_errors
 from .memories import RAM, MemoryShape, extract_memories, forget_initial_values, ram_source
 from .names import port_names, rename_ports
-from .operators import equalise_widths
+from .operators import equalise_widths, separate_copies
 from .rtlil import RtlilModule, parse_design, write_design
 from .unused import remove_unused
 
@@ -176,6 +176,7 @@ def _clean(modules: dict[str, RtlilModule], name: str, *, initialised: bool) -> 
     top = f"\\{name}"
     for module in modules.values():
         equalise_widths(module)
+        separate_copies(module)
     names = port_names(modules, top)
     remove_unused(modules, top)
     rename_ports(modules, names)

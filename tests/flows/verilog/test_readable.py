@@ -31,6 +31,12 @@ from .linter import lint
 ROOT = Path(__file__).parents[3]
 TINY = PRESETS["tiny"]
 
+OPTIONS = replace(
+    TINY, lanes_in=4, lanes_out=4, depthwise_taps=1, depthwise_lines="two", row_statistics="all",
+    lut_tables=2, transposed_weights="int8", packed_weights="int4",
+)  # fmt: skip
+"""A machine with all that a configuration can add."""
+
 
 verilog_of = cache(readable_verilog)
 
@@ -109,7 +115,7 @@ def with_random_state(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def asic() -> tuple[str, list[MemoryShape]]:
-    return write_core(TINY, Technology.ASIC)
+    return write_core(OPTIONS, Technology.ASIC)
 
 
 @pytest.fixture(scope="module")
@@ -117,38 +123,30 @@ def library(asic) -> Path:
     """A simulator of the Verilog for an ASIC that starts in a random state."""
     text = with_random_state(asic[0])
     assert text.count(" initial ") > 300
-    return build_library(text, TOP, harness_constants(TINY), "Verilog of `tiny` for an ASIC")
+    return build_library(text, TOP, harness_constants(OPTIONS), "Verilog for an ASIC")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_from_any_state_it_runs_programs_like_the_model(library, seed):
-    program, image = random_program(TINY, seed, 40, DATA_BYTES)
-    reference = Machine(TINY, image.copy())
+    program, image = random_program(OPTIONS, seed, 40, DATA_BYTES)
+    reference = Machine(OPTIONS, image.copy())
     reference.run(program)
-    core, memory = RtlCore(TINY, library=library), MemoryModel()
-    clearing = clearing_program(TINY)
-    core.run(encode_program(clearing, TINY), image, clearing)
-    run = core.run(encode_program(program, TINY), image, program)
+    core, memory = RtlCore(OPTIONS, library=library), MemoryModel()
+    clearing = clearing_program(OPTIONS)
+    core.run(encode_program(clearing, OPTIONS), image, clearing)
+    run = core.run(encode_program(program, OPTIONS), image, program)
     with pytest.raises(DeviceError, match="scratchpads of this simulator cannot be read"):
         core.scratchpads()
     core.close()
     assert np.array_equal(image, reference.memories[Memory.DRAM])
-    assert list(time_differences(Timer(program, TINY).run(memory), run)) == []
+    assert list(time_differences(Timer(program, OPTIONS).run(memory), run)) == []
 
 
 @pytest.mark.slow
 def test_an_asic_has_no_initial_values(readable, asic):
     assert "initial" in readable
     assert "initial" not in asic[0]
-
-
-@pytest.mark.slow
-def test_a_table_keeps_its_values_and_is_no_memory():
-    text, memories = write_core(replace(TINY, row_statistics="all", lut_tables=2), Technology.ASIC)
-    assert not any("reciprocal" in memory.path for memory in memories)
-    assert text.count("initial begin") == 1
-    assert "29'h" in text[text.index("initial begin") :][:200]
 
 
 @pytest.mark.slow
@@ -164,17 +162,18 @@ def test_the_list_of_memories_is_complete(asic):
         if scratchpad in (Memory.DRAM, Memory.LUT):
             continue
         banks = [m for m in memories if m.path.startswith(f"{scratchpad.name.lower()}.bank_")]
-        assert sum(m.depth * m.width for m in banks) == 8 * TINY.size_bytes(scratchpad)
+        assert sum(m.depth * m.width for m in banks) == 8 * OPTIONS.size_bytes(scratchpad)
         assert {(m.read_cycles, m.module) for m in banks} == {(1, "tilewright_ram")}
     tables = [m for m in memories if "table_" in m.path]
-    assert len(tables) == TINY.vector_lanes
-    assert sum(m.depth * m.width for m in tables) == 8 * 256 * TINY.lut_tables * len(tables)
+    assert len(tables) == OPTIONS.vector_lanes
+    assert sum(m.depth * m.width for m in tables) == 8 * 256 * OPTIONS.lut_tables * len(tables)
 
 
 DEEP = "without counters or depthwise mode, a deep scratchpad, a wide bus, one loop"
 
 MACHINES = {
     "tiny": TINY,
+    "all options": OPTIONS,
     DEEP: replace(
         TINY, counters="none", depthwise_taps=0, act_depth=65536, bus_bits=64, tile_loops=1,
         dma_loops=1, outstanding_bursts=1,
