@@ -137,16 +137,16 @@ MEANS = ops.Reduce, ops.AveragePool
 _SCALED = op((ADD, MULTIPLY), value(), constant(), commutative=True)
 
 
-_LAST = op((ADD, MULTIPLY, DIVIDE), ...)
+_END = op((ADD, MULTIPLY, DIVIDE), ...)
 
 
-@rule(_LAST)
+@rule(_END)
 def norm_of_rows(site: Site) -> str | None:
     """Norm(x) along an axis -> Transpose(Norm(x with this axis last))."""
     return _norm_of_rows(site, lambda made: True)
 
 
-@rule(_LAST)
+@rule(_END)
 def norm_of_integers(site: Site) -> str | None:
     """Norm(Dequantize(x)) along an axis -> Transpose(Norm(Dequantize(x) with this axis last))."""
     return _norm_of_rows(

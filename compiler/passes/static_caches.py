@@ -76,9 +76,7 @@ def keep_caches_apart(
     return site.emit(ops.MatMul(), shares, v)
 
 
-def _grown(
-    site: Site, x: str, moves: Moves, shape: tuple[int, ...], axis: int
-) -> str | None:  # fmt: skip
+def _grown(site: Site, x: str, moves: Moves, shape: tuple[int, ...], axis: int) -> str | None:
     """Emit movements of a value that has one element more along an axis than before."""
     for move in reversed(moves):
         if isinstance(move, ops.Transpose):

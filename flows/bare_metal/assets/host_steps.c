@@ -118,7 +118,6 @@ void tilewright_softmax(float *target, const float *source, size_t rows, size_t 
     }
 }
 
-/* The first of the largest elements of each row. */
 void tilewright_sigmoid(float *target, const float *source, size_t count)
 {
     for (; count--; ++target, ++source) {
@@ -128,6 +127,7 @@ void tilewright_sigmoid(float *target, const float *source, size_t count)
     }
 }
 
+/* The first of the largest elements of each row. */
 void tilewright_argmax(int64_t *target, const float *source, size_t rows, size_t columns)
 {
     size_t column, best;

@@ -254,7 +254,8 @@ def _wait(child: int, work_s: float, clock_s: float) -> tuple[int | None, float]
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return status, used_s
-        ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:13]
+        _, _, figures = Path(f"/proc/{child}/stat").read_text("utf-8", "replace").rpartition(")")
+        ticks = figures.split()[11:13]
         used_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
         time.sleep(0.01)
     return None, used_s
@@ -315,10 +316,11 @@ def _left_processes() -> list[str]:
         if not done and time.monotonic() > until:
             break
         time.sleep(0 if done else 0.01)
-    children = Path(f"/proc/{me}/task/{me}/children").read_text().split()
+    children = Path(f"/proc/{me}/task/{me}/children").read_text("utf-8").split()
     names = []
     for each in children:
-        names.append(Path(f"/proc/{each}/cmdline").read_text().replace("\0", " ")[:200])
+        command = Path(f"/proc/{each}/cmdline").read_text("utf-8", "replace")
+        names.append(command.replace("\0", " ")[:200])
         os.kill(int(each), signal.SIGKILL)
         os.waitpid(int(each), 0)
     return names
