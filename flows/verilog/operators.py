@@ -35,7 +35,9 @@ def separate_copies(module: RtlilModule) -> None:
         for target, source in zip(targets, sources, strict=True)
         if not isinstance(source, str) and source[0] == target[0]
     }
-    moved = {bit: module.add_wire(f"{bit[0]}_{bit[1]}", 1)[0] for bit in sorted(copied)}
+    moved: dict[Bit, Bit] = {
+        bit: module.add_wire(f"{bit[0]}_{bit[1]}", 1)[0] for bit in sorted(copied)
+    }
     module.map_bits(moved)
     module.links += [((bit,), (own,)) for bit, own in moved.items()]
 
