@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...compiler.placement.host_products import host_products, idle_sentence
-from ...errors import CompileError, UsageError
+from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..area.clock import clock_of, measured_rows
 from ..synthesis.devices import FpgaDevice
@@ -67,12 +67,6 @@ WINDOW = 8
 
 WATCH_S = 2.0
 """Minimum time between two views of a running sweep."""
-
-LISTED = 1_000
-"""Machines listed between two reports of progress."""
-
-MAX_COMBINATIONS = 250_000
-"""More of them would not fit into 3 GiB with their bounds and results; a search lists none."""
 
 IDLE_ROUNDS = 100
 """Successive rounds of a search that may find every machine ruled out before it ends."""
@@ -133,19 +127,12 @@ def sweep(
     Raises
     ------
     UsageError
-        When the space has no legal machine, or more combinations than `MAX_COMBINATIONS` and
-        no `search`.
+        When the space has no legal machine, or without `search` too many to list.
     CompileError
         When a network has no layer for the accelerator.
     DatabaseError
         When the database is unusable.
     """
-    if search is None and space.combinations > MAX_COMBINATIONS:
-        raise UsageError(
-            f"space: expected at most {MAX_COMBINATIONS:,} combinations, got "
-            f"{space.combinations:,}; vary fewer values, or compile only some of them: add "
-            "`--search random --evaluations 200`"
-        )
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
     return _LadderRun(
@@ -207,7 +194,8 @@ class _LadderRun:
         self.database.forget(LOST)
         try:
             if self.search is None:
-                self._compile(self._in_order(self._consider(self._all_machines())))
+                machines = self.space.all_machines(self.rejected, self._tell_listed)
+                self._compile(self._in_order(self._consider(machines)))
             else:
                 self._run_search(self.search)
             self._rate()
@@ -241,13 +229,8 @@ class _LadderRun:
 
     # Points ------------------------------------------------------------------------------------
 
-    def _all_machines(self) -> list[SweepMachine]:
-        found = []
-        for machine in self.space.machines(self.rejected):
-            found.append(machine)
-            if len(found) % LISTED == 0:
-                self.progress(Progress(LISTING, len(found), self.space.combinations))
-        return found
+    def _tell_listed(self, count: int) -> None:
+        self.progress(Progress(LISTING, count, self.space.combinations))
 
     def _consider(self, machines: Sequence[SweepMachine]) -> list[SweepCandidate]:
         """List the points of machines, and bound those that may satisfy every condition."""

@@ -5,7 +5,7 @@ Varied parameters may change others, as in `Configuration.replace`: fewer lanes 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -30,6 +30,12 @@ Chosen = Mapping[str, str]
 
 REASONS_TOLD = 3
 """Number of broken rules that a message lists if a space has no legal machine."""
+
+MACHINES_TOLD = 1_000
+"""Machines listed between two reports of progress."""
+
+MAX_COMBINATIONS = 250_000
+"""More of them would not fit into 3 GiB with their bounds and results; a search lists none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +207,34 @@ class Space:
             if identity not in found:
                 found.add(identity)
                 yield machine
+
+    def all_machines(self, rejected: Rejected, tell: Callable[[int], None]) -> list[SweepMachine]:
+        """Return each legal machine once.
+
+        Parameters
+        ----------
+        rejected
+            Counts the skipped combinations.
+        tell
+            Is told now and then how many machines there are so far.
+
+        Raises
+        ------
+        UsageError
+            When there are more combinations than `MAX_COMBINATIONS`.
+        """
+        if self.combinations > MAX_COMBINATIONS:
+            raise UsageError(
+                f"space: expected at most {MAX_COMBINATIONS:,} combinations, got "
+                f"{self.combinations:,}; vary fewer values, or compile only some of them: add "
+                "`--search random --evaluations 200`"
+            )
+        found = []
+        for machine in self.machines(rejected):
+            found.append(machine)
+            if len(found) % MACHINES_TOLD == 0:
+                tell(len(found))
+        return found
 
     def machine(self, choice: Sequence[int]) -> SweepMachine:
         """Return the machine of a choice: the index of a value for each of `machine_dimensions`.
