@@ -574,12 +574,11 @@ class _LadderRun:
     def _objectives(self, candidate: SweepCandidate) -> np.ndarray:
         """Return the objectives of a machine's points, float64[points, objectives]."""
         missing = [math.inf] * len(self.objectives)
-        return np.array(
-            [
-                missing if result.state in (EXCLUDED, FAILED) else self._values(result)
-                for result in candidate.results
-            ]
-        ).reshape(-1, len(self.objectives))
+        rows = [
+            missing if result.state in (EXCLUDED, FAILED) else self._values(result)
+            for result in candidate.results
+        ]
+        return np.array(rows).reshape(-1, len(self.objectives))
 
     def _values(self, result: PointResult) -> list[float]:
         return [result.figures[name] for name in self.objectives]
