@@ -7,6 +7,7 @@ from typing import Any
 
 from ....compiler.module import Module
 from ....errors import CompileError, UsageError
+from ....isa.configuration import PRESETS
 from ....isa.memory_model import MemoryModel
 from ...area.clock import ClockEstimate, clock_of
 from ...area.provenance import OTHER_SOURCES
@@ -198,6 +199,13 @@ def show_sources(design: AnyDesign) -> None:
 
 def show_others() -> None:
     """Print which boards cannot be built for, how to add one, and the serial ports."""
+    for device in PRESETS:
+        if smaller := [
+            each.name for each in known_boards().values()
+            if each.device == device != each.configuration
+        ]:  # fmt: skip
+            say(f"{', '.join(smaller)}: `{device}` fits the chip as well, but no whole system with "
+                f"it was placed there yet; `tilewright build --config {device}` tries")  # fmt: skip
     for name, reason in UNFIT.items():
         say(f"{name}: {reason}")
     say("your own: `tilewright boards --template > my-board.toml`; sources and checks of a board: "

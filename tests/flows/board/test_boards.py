@@ -309,6 +309,7 @@ def test_the_command_lists_all_boards(tilewright):
         known_boards()
     )
     assert "iCEBreaker: no configuration fits its iCE40UP5K" in said
+    assert "Colorlight-i9, ECPIX-5-45F, ULX3S-45F: `ecp5-45` fits the chip as well" in said
 
 
 def test_the_command_tells_the_speed_of_a_model(tilewright, model):
