@@ -53,7 +53,6 @@ help:
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less);"
-	@echo "             the cases that \`make test\` leaves out of large families of tests;"
 	@echo "             then whether all commands give the same cycles, damaged artifacts, races, kills,"
 	@echo "             forks and threads (AGREEMENT_ARGS=\"--cases 100\","
 	@echo "             ARTIFACT_ARGS=\"--artifacts 10000\", STRESS_ARGS=\"--rounds 10\")"
@@ -115,7 +114,6 @@ test-levels: $(VENV)/.installed-test
 
 verify: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
-	@$(BIN)/python -m pytest $(SPREAD) -q -m "sampled and not slow" --whole
 	@$(BIN)/python -m tilewright.flows.verify.agreement $(AGREEMENT_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.meanings $(MEANINGS_ARGS)
 	@$(BIN)/python -m tilewright.flows.verify.damage.artifacts --operators $(ARTIFACT_ARGS)

@@ -8,12 +8,10 @@ in a package of their own, and pip has none. Nor is the extra `firmware`, a C co
 
 import gc
 import os
-import random
 import re
 import signal
 import sys
 import time
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import combinations
@@ -103,7 +101,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--processor-seconds", type=int, metavar="N",
         help="table of the N files and the N fixtures that take most processor time",
     )  # fmt: skip
-    parser.addoption("--whole", action="store_true", help="all cases of tests marked `sampled`")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -168,44 +165,9 @@ def pytest_collection():
         gc.enable()
 
 
-def sample(cases: list[pytest.Function], count: int) -> list[pytest.Function]:
-    """Choose so many cases of a test, the same ones each time.
-
-    Each value of each parameter is in as many of them as the others of this parameter.
-    """
-    left = random.Random(0).sample(cases, len(cases))
-    values = {
-        case: [(name, repr(value)) for name, value in case.callspec.params.items()] for case in left
-    }
-    chosen: list[pytest.Function] = []
-    seen: Counter[tuple[str, str]] = Counter()
-    while left and len(chosen) < count:
-        case = min(left, key=lambda case: sorted(seen[each] for each in values[case])[::-1])
-        left.remove(case)
-        chosen.append(case)
-        seen.update(values[case])
-    return chosen
-
-
-def leave_out_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a sample of the cases of tests marked `sampled`, unless a test is named."""
-    if config.getoption("whole") or any("::" in word for word in config.args):
-        return
-    families: defaultdict[tuple[object, str, int], list[pytest.Function]] = defaultdict(list)
-    for item in items:
-        if isinstance(item, pytest.Function) and (mark := item.get_closest_marker("sampled")):
-            families[item.parent, item.originalname, *mark.args].append(item)
-    left_out: set[int] = set()
-    for (*_, count), cases in families.items():
-        left_out |= {id(case) for case in {*cases} - {*sample(cases, count)}}
-    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
-    items[:] = [item for item in items if id(item) not in left_out]
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under a capped level, leave out tests that name a level: the cap does not change them."""
     items.sort(key=lambda item: item.path not in LONG_PATHS)
-    leave_out_cases(config, items)
     if level_cap() not in LEVELS:
         return
     of_a_level = [

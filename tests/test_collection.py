@@ -1,7 +1,6 @@
 """Collection: files that are left unread, and the order in which workers take the others."""
 
 import re
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,36 +63,3 @@ def test_long_files_come_first(pytestconfig, monkeypatch):
     items: list[Any] = [SimpleNamespace(path=path) for path in paths]
     pytest_collection_modifyitems(pytestconfig, items)
     assert [item.path for item in items] == [long, long, TESTS / "a.py", TESTS / "b.py"]
-
-
-FAMILY = """
-import pytest
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("level", range(2))
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (3, 2), (5, 4)])
-@pytest.mark.parametrize("seed", range(50))
-def test_many(seed, height, width, level): ...
-def test_alone(): ...
-"""
-
-
-def test_a_sample_has_each_value_equally_often_and_the_whole_can_be_asked_for(pytester):
-    pytester.makeini("[pytest]\nmarkers = sampled")
-    pytester.makeconftest((TESTS / "conftest.py").read_text("utf-8"))
-    pytester.makepyfile(test_it=FAMILY)
-
-    def collected(*arguments: str) -> list[str]:
-        done = pytester.runpytest("--collect-only", "-q", "--strict-markers", *arguments)
-        return [line for line in done.outlines if "::" in line]
-
-    some = collected()
-    assert some == collected()
-    assert some.pop() == "test_it.py::test_alone"
-    chosen = [line.rpartition("[")[2].rstrip("]").split("-") for line in some]
-    assert [Counter(column) for column in zip(*chosen, strict=True)][1:] == [
-        {"1": 2, "3": 2, "5": 2}, {"1": 2, "2": 2, "4": 2}, {"0": 3, "1": 3},
-    ]  # fmt: skip
-    assert len({seed for seed, *_ in chosen}) == 6
-    assert len(collected("--whole")) == 301
-    (named,) = collected("test_it.py::test_many[49-5-4-1]")
-    assert named.endswith("[49-5-4-1]")

@@ -42,7 +42,6 @@ SCALES: dict[str, Any] = {
 }
 
 
-@pytest.mark.sampled(60)
 @pytest.mark.parametrize("signed", [0, 1])
 @pytest.mark.parametrize("narrow", [0, 1])
 @pytest.mark.parametrize("bits", [1, 2, 3, 8, 12])

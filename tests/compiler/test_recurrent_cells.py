@@ -74,7 +74,6 @@ def draw_inputs(graph: Graph, seed: int = 1) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.sampled(30)
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -100,7 +100,6 @@ def seen(
     return np.lib.stride_tricks.as_strided(memory[resident.base :], shape, strides)
 
 
-@pytest.mark.sampled(80)
 @pytest.mark.parametrize("seed", range(400))
 def test_every_value_is_where_it_is_read(seed):
     graph = random_graph(seed, KINDS if seed % 2 else (*KINDS, "reshape", "reshape", "swap"))
@@ -125,7 +124,6 @@ def test_every_value_is_where_it_is_read(seed):
         assert (got == expected[node.output.name]).all(), node
 
 
-@pytest.mark.sampled(40)
 @pytest.mark.parametrize("seed", range(150))
 def test_only_what_must_be_is_copied(seed):
     """A value is copied into all results but one, and into all if the host gives it.

@@ -12,7 +12,6 @@ from tilewright.isa.semantics import SCRATCHPADS, Machine
 MACHINES = {**PRESETS, **verification_configurations()}
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", MACHINES)
 def test_every_byte_is_zero_afterwards_whatever_was_there(name):
     configuration = MACHINES[name]

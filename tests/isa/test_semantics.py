@@ -75,7 +75,6 @@ def test_a_tile_loop_that_moves_acc_overwrites_each_new_row(machine):
     assert np.array_equal(machine.view(Memory.ACC)[7:10], expected)
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("extents", [(), (2,), (7,), (3, 4), (5, 1)])
 @pytest.mark.parametrize("taps", [1, 2, 3, 4])
 def test_a_depthwise_gemm_multiplies_channels_with_earlier_rows(machine, taps, extents):

@@ -89,7 +89,6 @@ BYTES = {
 }
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("shape", BYTES)
 @pytest.mark.parametrize("points", [(0, 0), (3, 0), (-7, 5)])

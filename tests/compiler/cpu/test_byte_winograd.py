@@ -44,7 +44,6 @@ def described(shape: str, numbers: Bytes, added: Residual | None = None) -> Conv
     return replace(with_bytes(SHAPES[shape], numbers, added), narrow=True)
 
 
-@pytest.mark.sampled(12)
 @pytest.mark.parametrize("level", WITHOUT_MATRICES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:

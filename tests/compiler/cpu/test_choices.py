@@ -74,7 +74,6 @@ def test_the_first_point_is_the_default(name: str, level: str) -> None:
     assert steps[0] == steps[1]
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_points_compute_the_same(name: str, level: str) -> None:

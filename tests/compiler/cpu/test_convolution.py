@@ -48,7 +48,6 @@ BYTES = (
 )
 
 
-@pytest.mark.sampled(20)
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_float32_convolution_is_within_rounding(shape: str, level: str) -> None:
