@@ -316,7 +316,7 @@ class AgentConnection:
             raise self.false(problem) from None
 
     def devices(self) -> list[dict[str, Any]]:
-        """Return the devices that the agent lends, each with the fields of `LISTED`.
+        """Return the agent's devices, each with the fields of `LISTED`.
 
         Raises
         ------

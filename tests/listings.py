@@ -120,7 +120,7 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 
 def networks_of(page: Path) -> list[str | None]:
-    """The networks that the commands of a page's figures name; None for those in the examples."""
+    """The networks that a page's figures are about; None stands for those in `examples`."""
     return list(dict.fromkeys(network_of(match[3]) for match in FIGURE.finditer(page.read_text())))
 
 
@@ -129,8 +129,13 @@ def network_of(command: str) -> str | None:
     return named[1] if named else None
 
 
+def present(network: str | None) -> bool:
+    """Whether a network is here, or can be made."""
+    return network not in SHARED or SHARED[network].exists()
+
+
 def with_figures(page: Path, network: str | None) -> str:
-    """The page with every figure of a command as the command gives it now, for one network."""
+    """The page with the figures of one network as their commands give them now."""
 
     def figure(match: re.Match[str]) -> str:
         written, percent, command, place = match.groups()
@@ -184,7 +189,7 @@ if __name__ == "__main__":
     for path in (README, *CODE_PAGES, *TUTORIALS):
         path.write_text(refreshed(path))
     for path in PAGES:
-        for network in networks_of(path):
+        for network in filter(present, networks_of(path)):
             path.write_text(with_figures(path, network))
     for path in NOTEBOOKS:
         nbformat.write(executed(path), path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .listings import PAGES, README, ROOT, SHARED, networks_of, refreshed, with_figures
+from .listings import PAGES, README, ROOT, networks_of, present, refreshed, with_figures
 
 PROGRAM = ".venv/bin/tilewright"
 
@@ -34,6 +34,11 @@ def test_files_that_pages_name_exist(page):
             assert (ROOT / name).exists(), f"`{page}` names `{name}`"
 
 
+def marks_of(network: str | None) -> list[pytest.MarkDecorator]:
+    absent = pytest.mark.skipif(not present(network), reason=f"no shared models for `{network}`")
+    return [pytest.mark.slow, absent] if network else []
+
+
 @pytest.mark.parametrize(
     ("page", "network"),
     [
@@ -41,15 +46,13 @@ def test_files_that_pages_name_exist(page):
             page,
             network,
             id=f"{page.name}-{network or 'examples'}",
-            marks=[pytest.mark.slow] if network else [],
+            marks=marks_of(network),
         )
         for page in PAGES
         for network in networks_of(page)
     ],
 )
 def test_exact_figures_are_what_their_commands_give(page, network):
-    if network in SHARED and not SHARED[network].exists():
-        pytest.skip("shared models: none here")
     assert with_figures(page, network) == page.read_text(), "run `python -m tests.listings`"
 
 

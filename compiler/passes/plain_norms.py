@@ -31,7 +31,7 @@ from .patterns import is_float32
 ADD, MULTIPLY, DIVIDE = map(ops.Binary, ("Add", "Mul", "Div"))
 
 MAX_FLOOR = 1e-6
-"""Largest epsilon that is added to a norm or bounds it and may move into the root."""
+"""Largest epsilon, added to a norm or bounding it from below, that may move under the root."""
 
 TINY, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -211,4 +211,4 @@ def _column(data: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
 
 
 SUMS = name_mean, name_vector_norm
-"""Rules for graphs that may be floats: they change no layout."""
+"""Rules that also suit graphs that stay in float, since they change no layout."""

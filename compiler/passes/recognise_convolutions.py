@@ -68,7 +68,7 @@ def unify_scales(
     w: str,
     w_scale: ops.Dequantize,
 ) -> str | None:
-    """Conv of groups that each have a scale -> Conv of scale 1, with scales in the weights'."""
+    """Conv with a scale for each group -> Conv of scale 1, whose weights take these scales."""
     outputs = site.shape_of(w)[0]
     scales = scales_of_groups(layer, x_scale, w_scale, outputs)
     if scales is None or len(set(x_scale.zero_points)) > 1:

@@ -44,7 +44,7 @@ def recognise_layer(
     unit = output_scale(given.scale, scales, 1.0)
     if unit is None:
         return None
-    return _leaving(site, layer, x, whole, unit, given.zero_point, points)
+    return _emit_layer(site, layer, x, whole, unit, given.zero_point, points)
 
 
 @rule(OF_CHANNELS)
@@ -68,10 +68,10 @@ def recognise_channels(
     image = np.broadcast_to(zeros, (1, *site.shape_of(x)[1:]))
     taps = weighted[0].transpose(3, 2, 0, 1).astype(np.float64)
     known = evaluate_operator(replace(layer, channels_last=False), [image, taps])
-    return _leaving(site, layer, x, weighted[0], unit, 0, known.transpose(0, 2, 3, 1))
+    return _emit_layer(site, layer, x, weighted[0], unit, 0, known.transpose(0, 2, 3, 1))
 
 
-def _leaving(
+def _emit_layer(
     site: Site,
     layer: ops.Conv | ops.MatMul,
     x: str,
@@ -80,7 +80,7 @@ def _leaving(
     zero_point: int,
     known: np.ndarray,
 ) -> str | None:
-    """Emit the sums of a layer, less known ones of channels or pixels, scaled, and its bias."""
+    """Emit a layer's sums minus known sums by channel or pixel, then the scale and the bias."""
     made = site.root
     bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
     low, high = accumulator_bounds(whole, np.zeros(len(unit), np.int64))
@@ -148,7 +148,7 @@ def recognise_product(
 def _borders(
     site: Site, operands: Sequence[str], points: Sequence[np.ndarray], depth: int, label: str
 ) -> Iterator[str]:
-    """Emit int32 sums of rows of a times zb, less known ones, and of columns of b times za.
+    """Emit int32 row sums of `a` times zb, less a constant, and column sums of `b` times za.
 
     They are to be subtracted from the product. On chip, zero points of a product that is not
     requantised would double or triple its cycles; the host passes over all its sums anyway.

@@ -1,4 +1,4 @@
-"""Attention over a cache into which a network writes at a position that comes with its inputs.
+"""Attention over a cache that the network updates at a position given as an input.
 
 `Where` merges the new key with the past ones. Attention does not ask for an order of keys, so the
 new one can stand behind the past ones, of which the overwritten one is masked: then no merge stands

@@ -92,7 +92,7 @@ def peer_session(model: str | bytes, threads: int, exact: bool = False, *, optim
     Raises
     ------
     ToolError
-        When onnxruntime is missing, or does not take the model.
+        When onnxruntime is missing, or cannot run the model.
     """
     try:
         import onnxruntime
@@ -114,7 +114,7 @@ def peer_session(model: str | bytes, threads: int, exact: bool = False, *, optim
     except Exception as error:  # onnxruntime raises types of its own
         reason = " ".join(str(error).split())
         raise ToolError(
-            "bench: onnxruntime does not take the model, so there is nothing to compare with: "
+            "bench: onnxruntime cannot run the model, so there is nothing to compare with: "
             f"{reason[:300]}"
         ) from error
 

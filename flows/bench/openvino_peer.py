@@ -1,4 +1,4 @@
-"""OpenVINO's time for a network, alone in a process: its threads spin after each run."""
+"""OpenVINO's time for a network, in a process of its own, since its threads spin after runs."""
 
 import time
 from collections.abc import Mapping
@@ -34,25 +34,19 @@ def openvino_seconds(
     Raises
     ------
     ToolError
-        When OpenVINO does not take the model.
+        When OpenVINO cannot run the model.
     """
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         try:
             return pool.submit(_median, model, inputs, threads, turns, turn_s).result()
         except BrokenProcessPool as problem:
-            raise ToolError("bench: OpenVINO ended its process; measure without it") from problem
+            raise ToolError("bench: OpenVINO's process died; leave out `--openvino`") from problem
 
 
 def _median(
     model: Path, inputs: Mapping[str, np.ndarray], threads: int, turns: int, turn_s: float
 ) -> float:
-    """Measure in this process.
-
-    Raises
-    ------
-    ToolError
-        When OpenVINO does not take the model.
-    """
+    """Measure in this process."""
     openvino = import_module("openvino")
     asked = {
         "INFERENCE_NUM_THREADS": threads,
@@ -65,7 +59,7 @@ def _median(
         request.infer(given)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise ToolError(f"bench: OpenVINO does not take the model: {reason[:300]}") from error
+        raise ToolError(f"bench: OpenVINO cannot run the model: {reason[:300]}") from error
     clock = time.process_time if threads == 1 else time.perf_counter
     began = clock()
     request.infer(given)

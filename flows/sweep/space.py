@@ -35,7 +35,7 @@ MACHINES_TOLD = 1_000
 """Machines listed between two reports of progress."""
 
 MAX_COMBINATIONS = 250_000
-"""More of them would not fit into 3 GiB with their bounds and results; a search lists none."""
+"""Limit without a search: more would not fit into 3 GiB with their bounds and results."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ TRIAL = "cpu kernel"
 """The evaluator of trials."""
 
 EXPORTED = (TRIAL, BEST, RUN, LAYERS)
-"""Evaluators whose records are exported and imported; the schedules of layers among them."""
+"""Evaluators whose records are exported and imported, including schedules of layers."""
 
 LINE_FIELDS = (
     "evaluator", "version", "workload", "target", "choice", "figures", "error", "name",

@@ -176,7 +176,7 @@ class LayerBench:
 
     @property
     def form(self) -> object:
-        """What determines the cycles of candidates: layers of equal forms have equal ones."""
+        """All that determines the cycles of candidates; layers of one form have equal cycles."""
         kernel = self._grouped.groups[0].work[0][0]
         return self._timer.programs.form_of(kernel), self._grouped.searched
 

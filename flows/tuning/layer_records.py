@@ -77,7 +77,9 @@ class LayerRecords:
                 for place, record in zip(missing, measure(missing), strict=True)
             }
             self._known |= found
-            self._database.add([(self._key(LAYER_TRIAL, *one), one[1]) for one in found.items()])
+            self._database.add(
+                [(self._key(LAYER_TRIAL, name), record) for name, record in found.items()]
+            )
         return [self._known[name] for name in names]
 
     def keep(self, schedules: Mapping[str, str], before: int, cycles: int) -> None:
@@ -92,5 +94,5 @@ class LayerRecords:
         """Record the trials of a layer, for the page."""
         add_log(self._database, log)
 
-    def _key(self, evaluator: str, version: str, *_: object) -> RecordKey:
+    def _key(self, evaluator: str, version: str) -> RecordKey:
         return RecordKey(evaluator, version, self.network, self.target, self.memory)

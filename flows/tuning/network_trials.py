@@ -24,14 +24,8 @@ class NetworkTrials:
 
     Parameters
     ----------
-    module
-        The network with the compiler's schedules.
-    compile_with
-        Compiles it with given schedules, by layer.
-    devices
-        Run the network; None for exact cycles.
-    records
-        Outcomes of earlier runs; None if there are none.
+    module, compile_with, devices, records
+        As for `layer_search.search_network`.
 
     Attributes
     ----------
@@ -70,9 +64,12 @@ class NetworkTrials:
         return self._module
 
     def attempt(self, schedules: dict[str, str]) -> int | None:
-        """Return the cycles with schedules, which are kept if they are the fastest.
+        """Time the network with these schedules, and keep them if they are the fastest.
 
-        None if layers around them fit no more.
+        Returns
+        -------
+        int or None
+            The cycles; None if other layers no longer fit.
         """
         made: list[Module] = []  # stays empty if the cycles are known
 

@@ -1,4 +1,4 @@
-"""Operators and assignments that linters read as they are meant."""
+"""Rewrite operators and assignments that linters would misread."""
 
 from .rtlil import Bit, Cell, RtlilModule
 
@@ -25,7 +25,7 @@ def equalise_widths(module: RtlilModule) -> None:
 
 
 def separate_copies(module: RtlilModule) -> None:
-    """Give each bit that others of its wire copy, as those of a sign do, a wire of its own.
+    """Move each bit that is copied within its wire, as a sign bit is, to a wire of its own.
 
     Linters judge whole wires, and would see a loop.
     """

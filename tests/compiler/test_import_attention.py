@@ -295,7 +295,7 @@ WINDOWS = {
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_and_lengths_are_those_of_the_reference(name: str) -> None:
-    """ONNX Runtime has no kernel for windows; queries are the last of the valid positions."""
+    """ONNX Runtime has no kernel for attention windows. Queries are the last valid positions."""
     more, attributes = WINDOWS[name]
     given = {"q": random(2, 4, 32)} | ROWS | more
     names = ["q", "k", "v", "", "", "", "lengths"][: 7 if more else 3]

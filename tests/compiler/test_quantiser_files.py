@@ -158,7 +158,7 @@ def test_channels_that_have_more_of_their_own_stay_in_float(zeros, high, group, 
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize(("strides", "pads"), [((1, 1), (1, 1, 1, 1)), ((2, 1), (0, 2, 1, 0))])
 def test_channels_with_zero_points_of_their_own_leave_as_sums(signed, strides, pads):
-    """NNCF's mixed preset, behind SiLU: products of zero points differ at the border."""
+    """NNCF's mixed preset after SiLU: windows at the border contain fewer zero points."""
     built = Model()
     x = built.node("Mul", ["x", built.node("Sigmoid", ["x"])])
     zeros = np.array([-128, 127, -90, 3]) + (0 if signed else 128)

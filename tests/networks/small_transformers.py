@@ -1,4 +1,4 @@
-"""The networks that have to run whole on an accelerator, small enough for its netlist."""
+"""Networks that must run whole on an accelerator, small enough to simulate on its netlist."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tests.compiler.conformers import Conformer, conformer
 from tests.compiler.onnx_models import model, node, value
 
 WORDS, BANDS, FRAMES, HIDDEN = 13, 6, 3, 6
-"""Tokens that an embedding knows; features and number of frames, and the state of a cell."""
+"""Vocabulary size; features per frame, number of frames, and state size of a cell."""
 
 
 def floats(data: object) -> np.ndarray:
@@ -20,7 +20,7 @@ def floats(data: object) -> np.ndarray:
 
 
 class SmallWriter(Writer):
-    """Layers of encoders and decoders behind each other."""
+    """Encoder and decoder layers in sequence."""
 
     def weights(self, *shape: int) -> np.ndarray:
         return floats(self.chance.normal(0, 0.4, shape))
@@ -44,7 +44,7 @@ class SmallWriter(Writer):
         return self.linear(rows, width)
 
     def encoded(self, x: str, layers: int, before: bool) -> str:
-        """Layers with norms before their parts or behind the residual sums, and GELU."""
+        """Layers with GELU, and norms before their parts or after the residual sums."""
         width = self.form.channels
         for _ in range(layers):
             for part in (self.attention, lambda x: self.linear(
@@ -115,12 +115,16 @@ def sentences() -> onnx.ModelProto:
     return writer.model(writer.encoded(x, 2, before=False), *inputs)
 
 
+class LlamaWriter(SmallWriter):
+    """Blocks with RMS norms."""
+
+    def norm(self, x: str) -> str:
+        return self.emit("RMSNormalization", x, 1 + self.weights(self.form.channels), axis=-1)
+
+
 def stories() -> onnx.ModelProto:
     """Llama: RMS norms, rotary embedding, shared keys, a causal mask, SwiGLU."""
-    writer = SmallWriter(Attention(2, 2, 4, 5, "added", "pairs", gated=True, normed=True))
-    writer.norm = lambda x: writer.emit(  # type: ignore[method-assign]
-        "RMSNormalization", x, 1 + writer.weights(8), axis=-1
-    )
+    writer = LlamaWriter(Attention(2, 2, 4, 5, "added", "pairs", gated=True, normed=True))
     words = writer.emit("Gather", writer.weights(WORDS, 8), "tokens")
     writer.nodes.append(node("Identity", [words], ["x"]))
     y = writer.emit("MatMul", writer.block(), writer.weights(8, WORDS))
@@ -155,7 +159,7 @@ def cell(kind: str) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class SmallNetwork:
-    """A network, and the operators of the accelerator that it has to have."""
+    """A network, and accelerator operators that it must contain."""
 
     build: Callable[[], onnx.ModelProto]
     layers: frozenset[str]

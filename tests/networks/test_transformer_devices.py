@@ -67,7 +67,7 @@ def test_a_block_on_a_virtual_board(block):
 
 @cache
 def network(name: str):
-    """The module of a quantised network, an input, and the reference's outputs."""
+    """A quantised network's module, an input, and the outputs of the reference."""
     proto = NETWORKS[name].build()
     module = quantised(import_onnx(proto.SerializeToString()), draw(proto, 12, 5), MACHINE)
     given = {key: array[0] for key, array in draw(proto, 1, 9).items()}

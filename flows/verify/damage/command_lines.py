@@ -89,7 +89,7 @@ POOLS = {
     "scheduler": ("tcp://127.0.0.1:1", "tls://[::1]:9", "x"), "add": ("a=127.0.0.1:1", "a", "=:"),
     "address": DEVICES[5:], "layer_or_node": LAYERS, "clock": ("own", *NUMBERS),
 }  # fmt: skip
-"""Words by the name of the argument; others take what their type and their metavar suggest."""
+"""Words by argument name; other arguments take words by their type and metavar."""
 WRITTEN = ("output", "json", "trace", "waveform", "export", "folder", "hex", "figure", "memories")
 """Arguments whose files a command writes, beside `package`."""
 
@@ -130,7 +130,7 @@ def _commands() -> dict[str, list[argparse.Action]]:
 
 
 def hostile_command(chance: random.Random, command: str = "") -> list[str]:
-    """Return the words of a command line, which may well be a right one."""
+    """Return the words of a command line, which may be valid."""
     commands = _commands()
     command = command or chance.choice([*commands])
     words = command.split()
@@ -165,7 +165,7 @@ def hostile_commands(commands: Sequence[str], seeds: range) -> Iterator[tuple[in
 
 
 def _make_files(folder: Path) -> None:
-    """Fill a folder with the files of `FILES`, but for `bad`, that may be read but not all used."""
+    """Fill a folder with all files of `FILES` but `bad`; some are valid, some only readable."""
     one = onnx.load(EXAMPLE)
     del one.graph.node[13:]  # all behind the first layer
     one.graph.output[0].name = one.graph.node[12].output[0]
@@ -351,7 +351,13 @@ def main_campaign(arguments: Sequence[str] | None = None) -> int:
     made = argparse.ArgumentParser(
         prog="python -m tilewright.flows.verify.damage.command_lines", description=__doc__
     )
-    made.add_argument("--only", action="append", default=[], metavar="COMMAND", help="as given")
+    made.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="only this command; may be repeated",
+    )
 
     def files(options: argparse.Namespace, _: object):
         if unknown := set(options.only) - set(_commands()):

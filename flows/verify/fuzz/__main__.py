@@ -164,7 +164,7 @@ def peer_difference(model: bytes, graph: Graph, seed: int) -> str:
     Raises
     ------
     ToolError
-        When onnxruntime is missing, or does not take the model.
+        When onnxruntime is missing, or cannot run the model.
     """
     session, inputs = (
         peer_session(model, 1, exact=True, optimised=False),

@@ -93,7 +93,7 @@ def test_the_exact_peer_sums_without_saturation() -> None:
 
 def test_a_model_that_the_peer_does_not_take_is_told() -> None:
     foreign = model([node("Quant", "x", "y")], [value("x", np.float32, [1])], "y", {})
-    with pytest.raises(ToolError, match=r"onnxruntime does not take the model, .* Quant"):
+    with pytest.raises(ToolError, match=r"onnxruntime cannot run the model, .* Quant"):
         peer_session(foreign.SerializeToString(), 1)
 
 

@@ -78,7 +78,7 @@ def test_openvino_is_measured_in_a_process_of_its_own(network, tmp_path, monkeyp
     assert row["openvino_ratio"] == row["openvino_s"] / row["ours_s"]
     refused = network.rename(tmp_path / "refused.onnx")
     assert main([str(refused), *short]) == 3
-    assert "OpenVINO does not take the model: no such operator" in capsys.readouterr().err
+    assert "OpenVINO cannot run the model: no such operator" in capsys.readouterr().err
 
 
 def test_a_missing_openvino_is_told_before_anything_is_measured(network, monkeypatch, capsys):

@@ -38,7 +38,7 @@ OPTIONS = replace(
 """A machine with all that a configuration can add."""
 
 PROGRAM = 400
-"""Instructions of a random program: so many show wrong words in the table of reciprocals."""
+"""Instructions of a random program: enough to show a wrong word in the table of reciprocals."""
 
 
 verilog_of = cache(readable_verilog)
