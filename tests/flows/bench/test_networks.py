@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.flows.bench import networks
 from tilewright.flows.bench.networks import main, measure, take_steps
-from tilewright.flows.bench.networks_page import BEGIN, END
+from tilewright.flows.bench.networks_page import BEGIN, END, means, tables
 
 from ...compiler.onnx_models import model, node, value
 
@@ -145,6 +145,20 @@ def test_a_record_is_kept_and_the_page_is_written_around_it(digits, tmp_path, mo
     assert "| digits | 1 in float; 2 long |" in text
     assert "| digits | a\\|b | MIT |" in text
     assert "0 without a failure" in capsys.readouterr().out
+
+
+def test_means_are_geometric_and_a_float_network_counts_in_both_forms():
+    one = {"int8": False, "cycles": 440, "bound": 400, "cpu": [{"ratio": 2.0}, {"ratio": 8.0}]}
+    other = {"int8": True, "cycles": 484, "bound": 400, "cpu": [{"ratio": 2.0}]}
+    failed = {"int8": False, "failed": "start"}
+    assert means([one, other, failed]) == (
+        "Geometric means: 15.4% over the bound (2 networks), 2.00x on the CPU in float "
+        "(1 networks), 4.00x on the CPU in int8 (2 networks)."
+    )
+    assert means([failed]) == ""
+    about = {"kind": "a kind", "source": "here", "licence": "MIT"}
+    assert "| 440 | 10.0% |" in tables({"one": one | about})
+    assert "| - | - |" in tables({"failed": failed | about | {"reason": "late"}})
 
 
 @pytest.mark.parametrize(
