@@ -26,9 +26,9 @@ from tilewright.flows.cli.main import guarded, main
          "`serial://...`, `tcp://...` or `remote://AGENT/BOARD`; did you mean "
          "`serial:///dev/ttyUSB0`?"),
         (["run", "m.onnx", "--device", "ULX3S-85F"], "`--device ULX3S-85F`: expected one of "
-         "reference, sim, rtl, gate, host, gpu, or a board's address; `tilewright doctor` shows the "
-         "address of a board at a serial port, and `tilewright board --virtual ULX3S-85F` serves a "
-         "virtual one"),
+         "reference, sim, rtl, gate, host, gpu, or a board's address; `tilewright doctor` shows "
+         "the address of a board at a serial port, and `tilewright board --virtual ULX3S-85F` "
+         "serves a virtual one"),
         (["passes", "m.onnx", "--schedule", "f"], "unknown arguments `--schedule f`; it is an "
          "option of `run`, `report`, `evaluate` and 1 other; `tilewright passes --help` shows what "
          "there is"),

@@ -10,6 +10,7 @@ from tilewright.errors import ToolError
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep import Database, Search
 from tilewright.flows.sweep.page import page_data, plotly_source, render
+from tilewright.flows.synthesis.devices import find_device
 
 from ..browser import Text
 
