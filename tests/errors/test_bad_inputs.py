@@ -9,7 +9,7 @@ def test_an_input_of_the_wrong_shape(fail, model, tmp_path):
     assert fail("run", model, "--config", "8x8", "--input", path) == (
         1,
         f"error: input file `{path}`: `inputs`: expected float32[samples, 1, 8, 8] for input "
-        "`scan`, got float32[3, 1, 9, 8]; give an array of this shape",
+        "`scan`, got float32[3, 1, 9, 8]; convert it",
     )
 
 
