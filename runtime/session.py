@@ -519,4 +519,4 @@ def _conversion(array: np.ndarray, value: Value) -> str:
     if array.shape[1:] == shape[1:] and len(shape) == array.ndim:
         samples = "one sample" if shape[0] == 1 else f"{shape[0]} samples"
         return f"a run takes {samples}: call `run(array[i : i + {shape[0]}])` for each `i`"
-    return "convert it"
+    return "give an array of this shape"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.wording import counted
+from tilewright.wording import counted, three_digits
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,11 @@ from tilewright.wording import counted
 )
 def test_a_noun_agrees_with_its_number(number, text):
     assert counted(number, "trial") == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0"), (0.14318, "0.143"), (13.998, "14.0"), (99.96, "100"), (1234.6, "1,235")],
+)
+def test_a_figure_has_three_digits(number, text):
+    assert three_digits(number) == text

@@ -52,6 +52,9 @@ RATES = frozenset(
 REFRESHES = (4, 6, 8, 12, 16, 24, 32)
 """First guesses of the cycles of a refresh."""
 
+MAX_INTERVAL = 4096
+"""Longest refresh interval of a first guess, in cycles; 7.8 us at 200 MHz are 1,562."""
+
 OUTSTANDING = (64, 6, 3, 1)
 """First guesses of the bursts that a memory accepts before the first one ends."""
 
@@ -265,11 +268,12 @@ def _guesses(programs: Sequence[Probe], measured: Sequence[int]) -> Iterator[Mem
                 outstanding_bursts=most,
             )
     beat = max(1, round((slope("reads", longest) - slope("reads", 1)) / max(1, longest - 1)))
-    gaps = [max(0, round(slope(kind, longest) - longest * beat)) for kind in ("reads", "writes")]
+    # The fraction of a slope is a burst's share of the refreshes: rounded up, it would leave none.
+    gaps = [max(0, int(slope(kind, longest) - longest * beat)) for kind in ("reads", "writes")]
     total = cycles[f"reads of {longest}", many]
     extra = max(1.0, total - many * (longest * beat + gaps[0]))
     for refresh in REFRESHES:
-        interval = max(2 * refresh, round(total * refresh / extra))
+        interval = min(max(2 * refresh, round(total * refresh / extra)), MAX_INTERVAL)
         bus = SharedBus(
             read_gap_cycles=gaps[0],
             write_gap_cycles=gaps[1],

@@ -3,6 +3,7 @@
 import argparse
 
 from ...errors import UsageError
+from ...wording import three_digits
 
 DEFAULT_CLOCK_MHZ = 100.0
 """A clock that the machine reaches on common FPGAs."""
@@ -33,7 +34,7 @@ def chosen_clock(arguments: argparse.Namespace) -> float:
 
 def milliseconds_text(milliseconds: float) -> str:
     """Return a time with three significant digits, or in whole milliseconds from 100 on."""
-    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
+    return f"{three_digits(milliseconds)} ms"
 
 
 def cycles_text(cycles: int, clock_mhz: float) -> str:

@@ -30,7 +30,7 @@ def add_device(
             return name
         raise UsageError(
             f"`--device {text}`: expected one of {', '.join(names)}, or a board's address"
-            + (_address_hint(text, names) or did_you_mean(name, names, "; choose one"))
+            + (address_hint(text, names) or did_you_mean(name, names, "; choose one"))
         )
 
     parser.add_argument(
@@ -40,7 +40,7 @@ def add_device(
     )  # fmt: skip
 
 
-def _address_hint(text: str, names: Sequence[str]) -> str:
+def address_hint(text: str, names: Sequence[str] = ()) -> str:
     """Return what a user meant who wrote part of a board's address, its name, or `cpu`."""
     from ...runtime.devices import own_hardware
     from ..board.known_boards import known_boards
@@ -52,7 +52,10 @@ def _address_hint(text: str, names: Sequence[str]) -> str:
     if own := own_hardware(text):
         return own if own.split("`")[1] in names else ""
     if text.lower() in map(str.lower, known_boards()):
-        return "; `tilewright doctor` shows the address of a board at a serial port"
+        return (
+            "; `tilewright doctor` shows the address of a board at a serial port, and `tilewright "
+            f"board --virtual {text}` serves a virtual one"
+        )
     return ""
 
 

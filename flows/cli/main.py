@@ -22,6 +22,7 @@ from typing_extensions import override
 from ... import __version__
 from ...errors import TilewrightError, UsageError, did_you_mean
 from ...quoting import printable
+from ...wording import counted
 from .signals import signals_interrupt
 
 GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -155,7 +156,7 @@ class _Parser(argparse.ArgumentParser):
         if OTHER_WORDS.get(word) in known:
             return f"; did you mean `{OTHER_WORDS[word]}`?"
         if others := [f"`{each}`" for each in commands_with(word)]:
-            more = f" and {len(others) - 3} others" if len(others) > 3 else ""
+            more = f" and {counted(len(others) - 3, 'other')}" if len(others) > 3 else ""
             return f"; it is an option of {', '.join(others[:3])}{more}{usual}"
         near = did_you_mean(name, [each.lstrip("-") for each in known])
         return near.replace("`", "`--", 1) or usual

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...compiler.graph.short_names import denotes, listed_names, similar_names
+from ...compiler.graph.short_names import denotes, listed_names, short_names, similar_names
 from ...errors import UsageError
 from ...file_access import MAX_TEXT_BYTES, read_part, reason
 
@@ -59,11 +59,12 @@ def change_sentences(report: Mapping[str, Any]) -> list[str]:
     if "schedules_given" not in report:
         return []
     before, after = report["cycles_before"], report["cycles"]
-    layers = ", ".join(f"`{name}`" for name in report["schedules_given"])
+    given, changed = report["schedules_given"], report["layers_changed"]
+    layers = ", ".join(f"`{name}`" for name in short_names(given))
     lines = [f"schedule of {layers} given: {before:,} cycles before, {after:,} now"]
     lines += [
-        f"  {row['name']}: {row['before']:,} before, {row['after']:,} now"
-        for row in report["layers_changed"]
+        f"  {name}, without its neighbours: {row['before']:,} before, {row['after']:,} now"
+        for name, row in zip(short_names([row["name"] for row in changed]), changed, strict=True)
     ]
     return lines
 

@@ -151,12 +151,15 @@ def chosen_conditions(
         read_condition(text, known, f"{description.source}, `where`") for text in description.where
     ]
     found += [read_condition(text, known, f"`--where {text}`") for text in arguments.where]
-    if arguments.rate is not None:
-        if not 0 < arguments.rate < float("inf"):
-            raise UsageError(f"`--rate {arguments.rate:g}`: expected a positive number; correct it")
-        for each in networks:
-            limit = read_condition(f"ms('{each}') <= {1e3 / arguments.rate!r}", known, "`--rate`")
-            found.append(replace(limit, text=f"{each} at {arguments.rate:.10g} a second"))
+    rates = chosen_rates(arguments, networks)
+    for each in networks if None in rates else ():
+        limit = read_condition(f"ms('{each}') <= {1e3 / rates[None]!r}", known, "`--rate`")
+        found.append(replace(limit, text=f"{each} at {rates[None]:.10g} a second"))
+    if together := {name: rate for name, rate in rates.items() if name is not None}:
+        busy = " + ".join(f"{rate!r} * ms('{name}')" for name, rate in together.items())
+        limit = read_condition(f"{busy} <= 1000", known, "`--rate`")
+        text = " and ".join(f"{name} at {rate:.10g}" for name, rate in together.items())
+        found.append(replace(limit, text=f"{text} a second{' together' * (len(together) > 1)}"))
     if device:
         found += [
             read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--chip`")
@@ -164,6 +167,34 @@ def chosen_conditions(
             if resource in device.capacity
         ]
     return tuple(found)
+
+
+def chosen_rates(arguments: argparse.Namespace, networks: Sequence[str]) -> dict[str | None, float]:
+    """Return the runs a second that are asked for, by network; None stands for each network alone.
+
+    Raises
+    ------
+    UsageError
+        For a rate that is not a positive number, or an unknown network.
+    """
+    found: dict[str | None, float] = {}
+    for text in arguments.rates:
+        name, named, number = text.rpartition("=")
+        try:
+            rate = float(number)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < float("inf"):
+            raise UsageError(
+                f"`--rate {text}`: expected a positive number, or one for each network, for "
+                f"example `--rate {networks[0] if networks else 'MODEL'}=200`; correct it"
+            )
+        if named and name not in networks:
+            raise UsageError(
+                f"`--rate {text}`: expected one of the networks {', '.join(networks)}; correct it"
+            )
+        found[name if named else None] = rate
+    return found
 
 
 def chosen_objectives(
@@ -182,7 +213,7 @@ def chosen_objectives(
     if description.minimise:
         return check_objectives(description.minimise, f"{description.source}, `minimise`")
     asic = device is not None and device.family.technology is Technology.ASIC
-    if arguments.rate is not None:
+    if arguments.rates:
         return ASIC_PRICE if asic else PRICE
     names = ASIC_OBJECTIVES if asic else DEFAULT_OBJECTIVES
     return ("ms", *names[1:]) if arguments.clock == OWN else names
@@ -201,7 +232,7 @@ def chosen_own_clock(arguments: argparse.Namespace, device: FpgaDevice | None) -
     UsageError
         Without a device.
     """
-    by_default = arguments.rate is not None and device is not None and arguments.clock is None
+    by_default = bool(arguments.rates) and device is not None and arguments.clock is None
     if arguments.clock != OWN:
         return by_default
     if device is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...atomic_write import write_output
+from ...compiler.graph.short_names import short_names
 from ...errors import UsageError
 from ...quoting import printable
 from ...wording import counted
@@ -72,9 +73,10 @@ def list_layers(arguments: argparse.Namespace, module: "Module") -> None:
     if arguments.json:
         write_json(arguments.json, {"layers": [one.to_json() for one in found]})
     if arguments.json != "-":
-        for one in found:
+        names = short_names([one.name for one in found])
+        for name, one in zip(names, found, strict=True):
             size = f"left out: {one.skipped}" if one.skipped else counted(one.space, "candidate")
-            say(f"{one.name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
+            say(f"{name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
 
 
 def kernel_sentences(report: "TuningReport", path: Path) -> list[str]:
@@ -105,20 +107,21 @@ def kernel_sentences(report: "TuningReport", path: Path) -> list[str]:
 def layer_sentences(found: "SearchedNetwork") -> list[str]:
     """Return the end of a search for people: a line for each layer, then the network."""
     lines = []
-    for one in found.layers:
+    names = short_names([one.name for one in found.layers])
+    for name, one in zip(names, found.layers, strict=True):
         if one.skipped:
-            lines.append(f"{one.name}: left out: {one.skipped}")
+            lines.append(f"{name}: left out: {one.skipped}")
             continue
         proof = one.certificate or (
             f"not proven: {one.timed:,} of {counted(one.space, 'candidate')} timed, at most "
             f"{one.gap:.1%} above the lower bound"
         )
         lines.append(
-            f"{one.name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
+            f"{name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
             f"{one.cycles:,} with the best, lower bound {one.bound:,}: {proof}"
         )
     for change in found.chains:
-        named = ", ".join(f"`{name}`" for name in change.layers)
+        named = ", ".join(f"`{name}`" for name in short_names(change.layers))
         lines.append(f"divided into {named}: {change.cycles:,} cycles of the network")
     lines.append(
         f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
@@ -151,4 +154,4 @@ def write_page(
     page = render(page_data(printable(name.stem), logs))
     write_output(arguments.output, page, f"`--output {arguments.output}`")
     if arguments.json != "-":
-        say(f"page: {arguments.output}")
+        say(f"{arguments.output}: open the page in a browser")

@@ -208,7 +208,7 @@ def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
     """Describe `agreement` in words: accuracy first, equality of bits last."""
     lines = []
     if "accuracy" in found:
-        lines.append(f"accuracy: {found['accuracy']:.2%} of {count} labels")
+        lines.append(f"accuracy: {found['accuracy']:.2%} of {counted(count, 'label')}")
     if "sqnr_db" in found:
         lines.append(
             f"signal to noise, against the input file's outputs: {found['sqnr_db']:.1f} dB"

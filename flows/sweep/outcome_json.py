@@ -10,7 +10,7 @@ from ... import __version__
 from ...isa.configuration import PARAMETERS
 from ...isa.settings import as_parameters, memory_text
 from ..reports.layer_groups import LayerGroup, group_layers
-from .figures import COUNTS
+from .figures import CLOCK, COUNTS
 from .outcome import PointResult, SweepOutcome
 from .path_limits import HIDDEN, JOINT
 
@@ -108,7 +108,8 @@ def _point(result: PointResult, outcome: SweepOutcome) -> dict[str, Any]:
         "figures": {
             name: value
             for name in outcome.shown
-            if (value := result.figures.get(name)) is not None and (result.cycles or name in COUNTS)
+            if (value := result.figures.get(name)) is not None
+            and (result.cycles or name in (*COUNTS, CLOCK))
         },
         "measured": None if result.measured is None else result.measured.to_json(),
         "error": result.error,

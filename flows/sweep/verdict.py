@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from ...wording import counted
+from ...wording import counted, three_digits
 from .expressions import of_network
 from .figures import CLOCK
 from .outcome import EXCLUDED, FAILED, OPEN, PointResult, SweepOutcome
@@ -26,16 +26,19 @@ def exclusion_sentence(outcome: SweepOutcome) -> str:
 def verdict(outcome: SweepOutcome) -> list[str]:
     """Return the answer to the question that the conditions and objectives ask."""
     if outcome.front:
-        best = outcome.front[0]
         within = " of those that meet every condition" if outcome.where else ""
-        figure = outcome.objectives[0]
+        figure = outcome.objectives[0].replace("_", " ")
         left, failed = outcome.counts[OPEN], outcome.counts[FAILED]
-        return [
-            f"verdict: {name_of(best)} has the smallest {figure.replace('_', ' ')}{within}: "
-            f"{_times(best, outcome)}"
-            + (f"; {counted(left, 'point')} left to decide" if left else "")
-            + (f"; {counted(failed, 'point')} failed" if failed else "")
+        best = {id(result.point.setting): result for result in reversed(outcome.front)}
+        first, *others = reversed(best.values())  # of each main memory, in the order of the space
+        lines = [
+            f"verdict: {name_of(first)} has the smallest {figure}{within}: {_times(first, outcome)}"
         ]
+        lines += [f"         {name_of(each)}: {_times(each, outcome)}" for each in others]
+        lines = [f"{line};" for line in lines[:-1]] + lines[-1:]
+        lines[-1] += f"; {counted(left, 'point')} left to decide" if left else ""
+        lines[-1] += f"; {counted(failed, 'point')} failed" if failed else ""
+        return lines
     return list(_no_machine(outcome))
 
 
@@ -77,8 +80,6 @@ def _missed(result: PointResult) -> str:
 def _times(result: PointResult, outcome: SweepOutcome) -> str:
     """Return the milliseconds of each network, and the clock at which they hold."""
     least = "" if result.cycles else "at least "
-    times = [
-        f"{least}{result.figures[of_network('ms', network.name)]:.3g} ms for {network.name}"
-        for network in outcome.networks
-    ]
+    ms = {each.name: result.figures[of_network("ms", each.name)] for each in outcome.networks}
+    times = [f"{least}{three_digits(value)} ms for {name}" for name, value in ms.items()]
     return f"{', '.join(times)}, at {result.figures[CLOCK]:.4g} MHz"

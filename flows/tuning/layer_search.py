@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...compiler.accelerator.search import Candidate
+from ...compiler.graph.short_names import short_name
 from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...errors import UsageError
@@ -85,8 +86,9 @@ class SearchedLayer:
     def log(self, records: LayerRecords) -> RunLog:
         """Return its trials for the page, in order."""
         bound = self.bound / self.default_cycles if self.default_cycles else 0.0
+        title = short_name(self.name)[:MAX_TITLE]
         return RunLog(
-            self.name[:MAX_TITLE], records.place, records.network, records.target, "search", 0,
+            title, records.place, records.network, records.target, "search", 0,
             self.space, "cycles", self.default_cycles, bound, self.trials,
         )  # fmt: skip
 

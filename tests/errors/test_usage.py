@@ -22,6 +22,12 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "/dev/ttyUSB0"], "`--device /dev/ttyUSB0`: expected one of "
          "reference, sim, rtl, gate, host, gpu, or a board's address; did you mean "
          "`serial:///dev/ttyUSB0`?"),
+        (["measure", "/dev/ttyUSB0"], "`measure /dev/ttyUSB0`: expected the address of a board: "
+         "`serial://...`, `tcp://...` or `remote://AGENT/BOARD`; did you mean "
+         "`serial:///dev/ttyUSB0`?"),
+        (["passes", "m.onnx", "--schedule", "f"], "unknown arguments `--schedule f`; it is an "
+         "option of `run`, `report`, `evaluate` and 1 other; `tilewright passes --help` shows what "
+         "there is"),
         (["run", "m.onnx", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
          "rtl, gate, host, gpu, or a board's address; `host` is this computer's processor"),
         (["asm", "m.asm", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
@@ -36,7 +42,8 @@ from tilewright.flows.cli.main import guarded, main
          "`tcp://127.0.0.1:9`?"),
         (["asm", "m.asm", "--device", "ulx3s-25f"], "`--device ulx3s-25f`: expected one of "
          "reference, sim, rtl, gate, or a board's address; `tilewright doctor` shows the address "
-         "of a board at a serial port"),
+         "of a board at a serial port, and `tilewright board --virtual ulx3s-25f` serves a virtual "
+         "one"),
         (["run", "m.onnx", "--device", "rtl", "--waveform", "w.vcd"], "`--waveform w.vcd`: "
          "expected a name that ends in `.fst`; rename it"),
         (["run", "m.onnx", "--records", "my.db"], "`--records my.db`: there is no such file; "

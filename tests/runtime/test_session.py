@@ -185,6 +185,10 @@ def test_inputs_that_do_not_fit_are_refused(module, scans):
     assert refused(module, scans[:1].astype(np.int8)) == (
         "input `scan`: expected float32[1, 1, 8, 8], got int8[1, 1, 8, 8]; convert it"
     )
+    assert refused(module, scans[:1, :, :4]) == (
+        "input `scan`: expected float32[1, 1, 8, 8], got float32[1, 1, 4, 8]; give an array of "
+        "this shape"
+    )
     assert refused(module, {"image": scans[:1]}) == (
         "network `digits_int8_qdq`: expected inputs `scan`, got `image`; give each by its name"
     )

@@ -19,6 +19,7 @@ from ..arguments import (
     open_board,
 )
 from ..console import configuration_sentence, say
+from ..device_options import address_hint
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import memory_options
 from ..operator_options import add_operators
@@ -52,8 +53,11 @@ def measure_memory(arguments: argparse.Namespace) -> None:
     if not is_board(arguments.address):
         raise UsageError(
             f"`measure {arguments.address}`: expected the address of a board: `serial://...`, "
-            "`tcp://...` or `remote://AGENT/BOARD`; start a virtual one with `tilewright board "
-            "--virtual`"
+            "`tcp://...` or `remote://AGENT/BOARD`"
+            + (
+                address_hint(arguments.address)
+                or "; start a virtual one with `tilewright board --virtual`"
+            )
         )
     with open_board(arguments.address, chosen_configuration(arguments)) as board:
         configuration = board.configuration

@@ -173,7 +173,9 @@ def write_comparison(arguments: argparse.Namespace, target: Path) -> None:
             machine = side["configuration"]["name"]
             terminal.say(f"{name}  {text}: {side['network']} on {machine}, {time}")
         a, b = (side["figures"]["ms"] for side in data["sides"])
-        terminal.say(f"B takes {b / a:.3g} times as long as A")
+        terminal.say(
+            f"B takes {b / a:.3f} times as long as A" if a != b else "B takes as long as A"
+        )
         terminal.say(f"{target}: open the page in a browser")
 
 

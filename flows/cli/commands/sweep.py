@@ -7,7 +7,7 @@ from ....atomic_write import PAGE_SUFFIXES, check_output, write_output
 from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
-from ....wording import counted
+from ....wording import counted, three_digits
 from ...area.provenance import (
     MODEL,
     OTHER_SOURCES,
@@ -96,8 +96,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         f"`--chip`, else {DEFAULT_CLOCK_MHZ:g})",
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=float, metavar="N",
-        help="find the cheapest machine that runs each network N times a second",
+        "--rate", action="append", default=[], metavar="[MODEL=]N", dest="rates",
+        help="find the cheapest machine that runs each network N times a second; with MODEL= and "
+        "repeated, one that runs all of them in turns, each at its own rate",
     )  # fmt: skip
     parser.add_argument(
         "--exhaustive", action="store_true",
@@ -425,4 +426,4 @@ def figure_text(name: str, value: float) -> str:
     """Return a figure as text for a table."""
     if name == "of_peak":
         return f"{value:.1%}"
-    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if value == int(value) else three_digits(value)

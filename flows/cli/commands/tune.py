@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....atomic_write import PAGE_SUFFIXES, check_output
+from ....compiler.graph.short_names import short_name
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT
 from ....quoting import printable
@@ -309,7 +310,8 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
         def watch(result: SearchedLayer) -> None:
             nonlocal total
             total += 1
-            advance(f"searching {printable(result.name):.40}", total, len(module.report["layers"]))
+            name = printable(short_name(result.name))
+            advance(f"searching {name:.40}", total, len(module.report["layers"]))
 
         found = search_network(
             module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,

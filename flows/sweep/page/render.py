@@ -37,6 +37,7 @@ def page_data(outcome: SweepOutcome) -> dict[str, Any]:
         "states": STATES,
         "limits": dict(LIMITS),
         "memory": [dimension.name for dimension in outcome.space.dimensions if dimension.in_memory],
+        "own_clock": outcome.own_clock,
         "compiled": outcome.compiled,
         "reused": outcome.reused,
         "seconds": round(outcome.seconds, 1),

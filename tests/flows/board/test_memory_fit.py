@@ -72,6 +72,14 @@ def test_a_right_description_is_kept_without_a_search(programs):
     assert fit(programs, cycles_of(programs, SDRAM), odd, refuse).memory is odd
 
 
+@pytest.mark.parametrize("machine", ["ecp5-25", "ecp5-85", "gowin20"])
+def test_the_memory_of_every_machine_is_measured(machine):
+    configuration = PRESETS[machine]
+    programs = probes(configuration)
+    memory = MemoryModel.of_sdram(SDRAMS["sdr-x16"], configuration, CLOCK_HZ)
+    assert fit(programs, cycles_of(programs, memory), memory).memory is memory
+
+
 @pytest.mark.slow
 def test_cycles_that_no_memory_explains_leave_an_error(programs):
     cycles = cycles_of(programs, BLOCK_RAM)

@@ -12,7 +12,7 @@ from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.errors import UsageError
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
-from tilewright.flows.cli.schedule_options import by_whole_name, chosen_schedules
+from tilewright.flows.cli.schedule_options import by_whole_name, change_sentences, chosen_schedules
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import load
 
@@ -119,6 +119,20 @@ def test_a_file_without_the_layer_is_a_mistake_of_usage(model, tmp_path, capsys)
     assert main(["compile", str(model), "--schedule", f"conv2={text}"]) == 2
     said = capsys.readouterr().err
     assert f"`{text}` has no schedule of layer `conv2`; did you mean `conv1`?" in said
+
+
+def test_a_change_names_layers_briefly_and_says_which_cycles_they_are():
+    long = "net/conv2d/BiasAdd/ReadVariableOp/resource;net/conv2d/BiasAdd;net/conv2d/Conv2D1"
+    report = {
+        "cycles": 1010,
+        "cycles_before": 1000,
+        "schedules_given": [long],
+        "layers_changed": [{"name": long, "before": 400, "after": 390}],
+    }
+    assert change_sentences(report) == [
+        "schedule of `conv2d/Conv2D1` given: 1,000 cycles before, 1,010 now",
+        "  conv2d/Conv2D1, without its neighbours: 400 before, 390 now",
+    ]
 
 
 def test_schedules_of_shortened_names_belong_to_the_layers(monkeypatch):

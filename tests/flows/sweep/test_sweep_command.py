@@ -70,7 +70,7 @@ def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_pat
     options = ("--vary", "lanes=4x4", "--vary", "lut_tables=1,2", "--vary", "latency=16,64")
     said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
     assert "points         4: 4 on the front" in said
-    heading, *front = said.partition("smallest")[2].splitlines()[1:-3]
+    heading, *front = said.partition("smallest")[2].splitlines()[1:-4]
     assert heading.split()[-1] == "equal"
     assert [line.split()[0:3:2] + line.split()[-1:] for line in front] == [
         ["4x4", "16", "2"], ["4x4", "64", "2"],
@@ -465,6 +465,35 @@ def test_the_cheapest_machine_that_meets_a_rate_is_found_at_its_own_clock(
     assert all(point["figures"]["ms"] <= 0.25 for point in enough)
     assert front[0]["figures"]["lut"] == min(point["figures"]["lut"] for point in enough)
     assert found["where"][0] == "digits_int8_qdq at 4000 a second"
+
+
+def test_every_main_memory_has_a_verdict(tilewright, model, tmp_path):
+    options = ("--vary", "lanes=4x4,8x8", "--vary", "latency=16,64", "--workers", 0)
+    said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db").splitlines()
+    first, second = said[-4:-2]
+    assert re.fullmatch(r"verdict: lanes=8x8,latency=16 has the smallest cycles: .* MHz;", first)
+    assert re.fullmatch(r" {9}lanes=8x8,latency=64: [\d.]+ ms for digits_int8_qdq, .* MHz", second)
+
+
+def test_rates_of_their_own_hold_together(tilewright, fails, model, database, tmp_path):
+    other = shutil.copy(model, tmp_path / "other.onnx")
+    name = model.stem
+    words = ("sweep", model, other, *OPTIONS, "--database", database)
+    rates = ("--rate", f"{name}=4000", "--rate", "other=1000")
+    found = json.loads(tilewright(*words, "--chip", "ecp5-85", *rates, "--json"))
+    assert found["where"][0] == f"{name} at 4000 and other at 1000 a second together"
+    figures = [p["figures"] for p in found["points"] if p["state"] in ("front", "beaten")]
+    # Both networks are the same, so `ms` is twice the time of one.
+    assert figures
+    assert all(5000 * each["ms"] / 2 <= 1000 for each in figures)
+    assert fails(*words, "--rate", "nothing=4") == (
+        2, f"`--rate nothing=4`: expected one of the networks {name}, other; correct it"
+    )  # fmt: skip
+    assert fails(*words, "--rate", f"{name}=fast") == (
+        2,
+        f"`--rate {name}=fast`: expected a positive number, or one for each network, for example "
+        f"`--rate {name}=200`; correct it",
+    )
 
 
 def test_an_own_clock_needs_a_device(fails, model):

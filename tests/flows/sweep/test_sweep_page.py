@@ -10,6 +10,7 @@ from tilewright.errors import ToolError
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep import Database, Search
 from tilewright.flows.sweep.page import page_data, plotly_source, render
+from tilewright.flows.synthesis.devices import find_device
 
 from ..browser import Text
 
@@ -98,6 +99,33 @@ def test_names_of_networks_are_never_markup(data):
     page = own(render(data))
     assert page.count("</script>") == 3
     assert "<b>" not in page.partition('id="data"')[2].partition("</script>")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_times_are_those_at_each_machines_own_clock(browse, swept, kept, tmp_path):
+    chip = find_device("ecp5-85")
+    with Database(kept) as database:
+        data = page_data(swept(database=database, device=chip, own_clock=True))
+    clocks = {point["figures"]["clock_mhz"] for point in data["points"]}
+    assert len(clocks) > 1
+    assert data["clock_mhz"] not in clocks
+    page = tmp_path / "page.html"
+    page.write_text(render(data), "utf-8")
+    document, _ = browse(page)
+    assert "milliseconds are cycles at the clock of each machine" in document
+    assert f"{data['clock_mhz']} MHz" not in Text(document).text["made"]
+
+
+def test_points_that_a_condition_excludes_have_their_own_clock(swept, kept):
+    with Database(kept) as database:
+        data = page_data(
+            swept(
+                database=database, device=find_device("ecp5-85"), own_clock=True, where=["ms < 0"]
+            )
+        )
+    assert {point["state"] for point in data["points"]} == {"excluded"}
+    assert all(point["figures"]["clock_mhz"] > 0 for point in data["points"])
 
 
 def test_the_command_writes_the_page(tilewright, model, kept, tmp_path):

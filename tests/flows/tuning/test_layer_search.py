@@ -17,14 +17,21 @@ from tilewright import PRESETS, compile_graph, import_model
 from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.errors import TilewrightError
 from tilewright.flows.cli.main import main
+from tilewright.flows.cli.tuning_results import layer_sentences
 from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE, best_texts
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning import layer_search
 from tilewright.flows.tuning.kernel_records import KernelRecords
 from tilewright.flows.tuning.layer_bench import LayerBench
 from tilewright.flows.tuning.layer_records import LAYER_TRIAL, LayerRecords
-from tilewright.flows.tuning.layer_search import search_layer, search_network
+from tilewright.flows.tuning.layer_search import (
+    SearchedLayer,
+    SearchedNetwork,
+    search_layer,
+    search_network,
+)
 from tilewright.flows.tuning.layer_trials import LayerTrials
+from tilewright.flows.tuning.network_trials import TriedChange
 from tilewright.flows.tuning.shared_devices import SharedDevices
 from tilewright.isa.settings import DEFAULT_MEMORY
 from tilewright.runtime import Session, open_device
@@ -295,3 +302,21 @@ def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert "not proven: " in said
     assert "network: 5,048 cycles before, " in said
+
+
+def test_long_names_are_said_briefly():
+    path = "net/{0}/BiasAdd/ReadVariableOp/resource;net/{0}/BiasAdd;net/{0}/Conv2D1"
+    first, second = (path.format(name) for name in ("conv2d", "conv2d_1"))
+    searched = SearchedLayer(first, 400, 390, 380, space=3, timed=1)
+    layers = searched, SearchedLayer(second, 9, 9, 9, skipped="it copies")
+    chain = TriedChange((f"{first} + {second}",), 390)
+    found = SearchedNetwork(409, 399, 389, layers, {}, (chain,))
+    said = layer_sentences(found)
+    assert said[0].startswith("conv2d/Conv2D1: 400 cycles alone")
+    assert said[1:3] == [
+        "conv2d_1/Conv2D1: left out: it copies",
+        "divided into `conv2d + conv2d_1`: 390 cycles of the network",
+    ]
+    assert not any("ReadVariableOp" in line for line in said)
+    records = LayerRecords(Database(None), import_model(DIGITS), MACHINE, DEFAULT_MEMORY)
+    assert searched.log(records).title == "conv2d/Conv2D1"

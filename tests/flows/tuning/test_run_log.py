@@ -109,7 +109,7 @@ def test_the_command_draws_runs_of_the_past(tmp_path, capsys):
     with Database(path) as database:
         add_log(database, log(title="first conv"))
     assert main(["tune", "--database", str(path), "-o", str(page)]) == 0
-    assert capsys.readouterr().out == f"page: {page}\n"
+    assert capsys.readouterr().out == f"{page}: open the page in a browser\n"
     assert "first conv" in page.read_text("utf-8")
     empty = tmp_path / "empty.db"
     assert main(["tune", "--database", str(empty), "-o", str(tmp_path / "none.html")]) == 2

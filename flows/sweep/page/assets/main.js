@@ -46,7 +46,8 @@ function showHeading() {
         : "all known from earlier"),
   );
   byId("made").textContent = `Made by Tilewright ${DATA.version} on ${DATA.date}. ` +
-    `Cycles are exact; milliseconds are cycles at ${DATA.clock_mhz} MHz` +
+    `Cycles are exact; milliseconds are cycles at ${DATA.own_clock
+      ? "the clock of each machine" : `${DATA.clock_mhz} MHz`}` +
     `${DATA.build?.seeds.length ? ", or at the measured clock." : "."}`;
 }
 

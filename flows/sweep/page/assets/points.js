@@ -40,7 +40,10 @@ function weighted(cycles) {
 function valueOf(point, name) {
   if (name in point.figures) return point.figures[name];
   if (name === "cycles") return point.least;
-  if (name === "ms") return point.least === null ? null : point.least / DATA.clock_mhz / 1e3;
+  if (name === "ms") {
+    const clock = point.figures.clock_mhz ?? (DATA.own_clock ? null : DATA.clock_mhz);
+    return point.least === null || clock === null ? null : point.least / clock / 1e3;
+  }
   const text = point.chosen[name];
   if (text === undefined) return null;
   if (/^\d+x\d+$/.test(text)) {
