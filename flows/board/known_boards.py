@@ -1,5 +1,6 @@
 """The boards that `--board` takes: those of this folder by name, and any board file by its path."""
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -70,7 +71,7 @@ def find_board(text: str) -> AnyBoard:
     file = f"{text}{SUFFIX}"
     parts = [each for lower, each in known.items() if text.lower() in lower and text]
     parts = parts or [each for each in known.values() if _letters(each) == _letters(text)]
-    if Path(file).is_file():
+    if os.path.isfile(file):
         hint = f"; did you mean the file `{file}`?"
     elif text.lower().startswith("amaranth"):
         hint = f", or a platform of amaranth-boards: `{PREFIX}MODULE`"
