@@ -20,12 +20,12 @@ SUFFIX = ".toml"
 UNFIT: Mapping[str, str] = MappingProxyType(
     {
         "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
-        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops hold the "
-        "smallest core (6,435) and no memory or link beside it; choose Tang-Nano-20K or "
-        "Tang-Primer-20K",
+        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops hold no "
+        "memory or link beside the smallest core, which took 6,435 when it was last measured; "
+        "choose Tang-Nano-20K or Tang-Primer-20K",
         "Tang-Primer-25K": "Yosys does not infer the multipliers of its GW5A, and with multipliers "
-        "of logic, `tiny` alone takes about 22,700 of its 23,040 LUT; choose Tang-Nano-20K or "
-        "Tang-Primer-20K",
+        "of logic, `tiny` alone took about 22,700 of its 23,040 LUT when it was last measured; "
+        "choose Tang-Nano-20K or Tang-Primer-20K",
     }
 )
 """Boards that are not supported, and the reasons."""
