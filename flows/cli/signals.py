@@ -17,7 +17,7 @@ ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Of these, the last two would end Python at once."""
 
 UNBROKEN = "_start_and_register", "__del__"
-"""Functions: that of `sim/processes.py` which starts a tool, and those which Python calls itself."""
+"""That which starts a tool, of `sim/processes.py`, and those in which Python drops exceptions."""
 
 RETRY_S = 0.05
 """Seconds after which a signal that waits is sent again."""

@@ -17,11 +17,13 @@ class Dying:
 
 def test_a_signal_while_an_object_is_deleted_is_not_lost():
     ended_by = []
-    with (
-        pytest.raises(KeyboardInterrupt),
-        signals_interrupt(ended_by, lambda: None),
-    ):
-        dying = Dying()
-        del dying
-        time.sleep(5)
+
+    def delete():
+        with signals_interrupt(ended_by, lambda: None):
+            dying = Dying()
+            del dying
+            time.sleep(5)
+
+    with pytest.raises(KeyboardInterrupt):
+        delete()
     assert ended_by == [signal.SIGINT]
