@@ -134,7 +134,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:
     return paths
 
 
-def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:
     """Write a file beside its place and rename it; an older one stays whole until then.
 
     The user's mask decides who may read the file. After a failure, only the older file is there.
@@ -150,6 +150,8 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
     durable : bool
         Whether to wait until the bytes have reached the disk, for a file that must survive a loss
         of power.
+    mode : int
+        Permissions of the file, from which the user's mask takes some away.
 
     Raises
     ------
@@ -161,7 +163,8 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
         return
     place = Path(os.path.realpath(path))
     beside = place.with_name(f".{secrets.token_hex(8)}{UNFINISHED_SUFFIX}")
-    with beside.open("xb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(beside, flags, mode), "wb") as file:
         try:
             file.write(data)
             file.flush()

@@ -158,6 +158,16 @@ def reason(problem: Exception) -> str:
     return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
 
 
+def is_private(path: Path) -> bool:
+    """Whether a path is a regular file of this user, no link, which nobody else may write."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    return is_own and not status.st_mode & 0o022
+
+
 def private_folder(path: Path) -> None:
     """Make a folder and its parents where they are missing, for this user alone.
 

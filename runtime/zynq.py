@@ -92,7 +92,7 @@ class PynqCore(MappedCore):
                 "this on the board, in an environment with pynq, or load the bitstream by other "
                 "means and use `zynq:///dev/uio0?buffer=/dev/udmabuf0`"
             ) from None
-        if not Path(bitstream).is_file():
+        if not os.path.isfile(bitstream):
             raise DeviceError(f"device `{name}`: there is no `{bitstream}`; correct the path")
         try:
             found = pynq.Overlay(bitstream).ip_dict[CORE]

@@ -1,8 +1,8 @@
 """The cache of slow results, stored under a hash of their inputs.
 
 Two processes never make the same file twice, and no process reads an incomplete file. Libraries
-from here run in this process. So the folders belong to this user, nobody else may write them, and
-beside each file lies this user's mark of its name and content; a file without it is made anew.
+from here run in this process. So folders and files belong to this user, nobody else may write them,
+and beside each file lies this user's mark of its name and content; any other file is made anew.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from typing import TextIO
 
 from ..atomic_write import UNFINISHED_SUFFIX, write_atomically
 from ..errors import ToolError
-from ..file_access import private_folder, read_part
+from ..file_access import is_private, private_folder, read_part
 from ..signing import is_signed, sign
 from .toolchain import progress
 
@@ -129,7 +129,7 @@ def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     data = text.encode()
     with saying_why_not():
         write_atomically(_mark_file(kept), _mark_of(kept.name, data).encode())
-        write_atomically(kept, data)
+        write_atomically(kept, data, mode=0o600)
     return text
 
 
@@ -146,7 +146,9 @@ def _signed(name: str, data: bytes) -> bytes:
 
 
 def _is_ours(kept: Path) -> bool:
-    """Whether a kept file exists with this user's mark."""
+    """Whether a kept file exists with this user's mark, and nobody else can change it later."""
+    if not is_private(kept):
+        return False
     try:
         mark, data = read_part(_mark_file(kept)), read_part(kept)
     except OSError:
@@ -192,6 +194,7 @@ def keep_file(
                 return kept
             with tempfile.TemporaryDirectory(dir=kept.parent, prefix=BUILD_PREFIX) as folder:
                 made = make(Path(folder))
+                made.chmod(made.stat().st_mode & ~0o022)
                 mark = _mark_of(kept.name, made.read_bytes())
                 write_atomically(_mark_file(kept), mark.encode())
                 os.replace(made, kept)

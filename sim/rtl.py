@@ -5,6 +5,7 @@ read the status and the counters. The C++ harness simulates all cycles; Python r
 few million cycles so that a user can interrupt.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,7 @@ class RtlCore:
         self.configuration = configuration
         self.memory = memory or MemoryModel()
         self.max_cycles = max_cycles
-        if trace is not None and not Path(trace).absolute().parent.is_dir():
+        if trace is not None and not os.path.isdir(Path(trace).absolute().parent):
             raise DeviceError(f"rtl: waveform `{trace}`: its folder does not exist; create it")
         built = library or build_core(configuration, traced=trace is not None)
         self._library = built

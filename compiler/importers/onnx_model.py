@@ -131,11 +131,11 @@ OTHER_FORMATS: Mapping[str, str] = {
 
 
 def _refuse_other_formats(path: Path) -> None:
-    remedy = OTHER_FORMATS.get(path.suffix.lower()) if path.is_file() else None
+    remedy = OTHER_FORMATS.get(path.suffix.lower()) if os.path.isfile(path) else None
     model = path
-    if path.name == SAVED_MODEL and path.is_file():
+    if path.name == SAVED_MODEL and os.path.isfile(path):
         model = path.parent
-    if (model / SAVED_MODEL).is_file():
+    if os.path.isfile(model / SAVED_MODEL):
         remedy = "saved-model"
     if remedy is None:
         return

@@ -17,6 +17,8 @@ from ...sim.hardware_sources import ROOT, hardware_sources
 
 LEDGER, MODEL = "ledger", "model"
 """Files of rows: clocks and areas; areas that the model is fitted to."""
+FIGURES = {"clock_mhz": LEDGER} | dict.fromkeys(("multipliers", "ram", "lut", "ff", "gates"), MODEL)
+"""The file behind each figure; the arithmetic of blocks was checked with those of the model."""
 SOURCES = Path(__file__).with_name("measured_sources.json")
 OTHER_SOURCES = (
     "measured before the hardware's sources changed; `tilewright synth --config NAME --chip CHIP` "
@@ -50,6 +52,26 @@ def source_hash() -> str:
 def is_of_these_sources(kind: str) -> bool:
     """Whether the rows of a file, `LEDGER` or `MODEL`, were measured with the sources here."""
     return _known(kind) == source_hash()
+
+
+def outdated(names: Iterable[str]) -> list[str]:
+    """Return those of some figures that are of hardware whose sources have changed since."""
+    return sorted(
+        name for name in names if name in FIGURES and not is_of_these_sources(FIGURES[name])
+    )
+
+
+def outdated_sentences(names: Iterable[str]) -> list[str]:
+    """Return a sentence about those of some figures that `outdated` names; none if there are none.
+
+    Parameters
+    ----------
+    names
+        Keys of `FIGURES`, and others, of which nothing is said.
+    """
+    found = outdated(names)
+    words = [name.replace("_", " ") for name in found]
+    return [f"figures of machines {OTHER_SOURCES}: {', '.join(words)}"] if found else []
 
 
 def note_sources(kind: str) -> None:

@@ -1,5 +1,6 @@
 """The boards that `--board` takes: those of this folder by name, and any board file by its path."""
 
+import os
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -19,12 +20,12 @@ SUFFIX = ".toml"
 UNFIT: Mapping[str, str] = MappingProxyType(
     {
         "iCEBreaker": "no configuration fits its iCE40UP5K; choose a board with a larger chip",
-        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops hold the "
-        "smallest core (6,435) and no memory or link beside it; choose Tang-Nano-20K or "
-        "Tang-Primer-20K",
+        "Tang-Nano-9K": "no configuration fits its GW1NR-9, whose 6,480 flip-flops hold no "
+        "memory or link beside the smallest core, which took 6,435 when it was last measured; "
+        "choose Tang-Nano-20K or Tang-Primer-20K",
         "Tang-Primer-25K": "Yosys does not infer the multipliers of its GW5A, and with multipliers "
-        "of logic, `tiny` alone takes about 22,700 of its 23,040 LUT; choose Tang-Nano-20K or "
-        "Tang-Primer-20K",
+        "of logic, `tiny` alone took about 22,700 of its 23,040 LUT when it was last measured; "
+        "choose Tang-Nano-20K or Tang-Primer-20K",
     }
 )
 """Boards that are not supported, and the reasons."""
@@ -70,7 +71,7 @@ def find_board(text: str) -> AnyBoard:
     file = f"{text}{SUFFIX}"
     parts = [each for lower, each in known.items() if text.lower() in lower and text]
     parts = parts or [each for each in known.values() if _letters(each) == _letters(text)]
-    if Path(file).is_file():
+    if os.path.isfile(file):
         hint = f"; did you mean the file `{file}`?"
     elif text.lower().startswith("amaranth"):
         hint = f", or a platform of amaranth-boards: `{PREFIX}MODULE`"

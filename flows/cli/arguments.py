@@ -5,6 +5,7 @@ network in the cache does not wait for them.
 """
 
 import argparse
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -134,7 +135,7 @@ def load_module(
                 f"`--schedule`: expected a model, got the artifact `{source}`, whose layers are "
                 "scheduled; name the model instead"
             )
-        if source.is_file() and (placing.stated or not placing.is_default):
+        if os.path.isfile(source) and (placing.stated or not placing.is_default):
             return placed_module(source, configuration, placing, memory, keep_all=keep_all)
         return load(source, configuration, trust_code=trust_code)
     return compile_model(
@@ -281,7 +282,7 @@ def kept_module(
     module is cached by its graph.
     """
     operators = registered_key()
-    if not source.is_file() or operators is None:
+    if not os.path.isfile(source) or operators is None:
         return None
     quantised = calibration.key() if calibration else ()
     more = (

@@ -4,6 +4,7 @@ The option runs the file. So it is never implied: not by a model, an artifact or
 """
 
 import argparse
+import os
 import sys
 import traceback
 from collections.abc import Iterable
@@ -39,7 +40,7 @@ def load_operators(files: Iterable[Path]) -> None:
 def _load(file: Path) -> None:
     from ...compiler.registered import REGISTERED
 
-    if not file.is_file() or file.suffix != ".py":
+    if not os.path.isfile(file) or file.suffix != ".py":
         raise UsageError(f"`--operators {file}`: expected a Python file, `FILE.py`; check the path")
     before = dict(REGISTERED)
     module = ModuleType(f"tilewright_operators_{file.stem}")

@@ -41,7 +41,7 @@ def choose_records(arguments: argparse.Namespace) -> None:
     if arguments.no_records:
         os.environ[RECORDS_VARIABLE] = NO_RECORDS
     elif arguments.records is not None:
-        if not arguments.records.is_file():
+        if not os.path.isfile(arguments.records):
             raise UsageError(
                 f"`--records {arguments.records}`: there is no such file; `tilewright tune "
                 f"MODEL --database {shell_word(str(arguments.records))}` makes one"

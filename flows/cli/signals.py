@@ -1,7 +1,8 @@
 """Signals that end a command let it stop its tools and remove its temporary files.
 
 A native module that is being imported may abort the process if an exception comes up in it, and a
-tool that is being started would be lost and run on. So a signal waits until that is over.
+tool that is being started would be lost and run on. Python drops an exception in `__del__`, and the
+command would go on. So a signal waits until that is over.
 """
 
 import os
@@ -15,8 +16,8 @@ from types import FrameType
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Of these, the last two would end Python at once."""
 
-STARTING = "_start_and_register"
-"""Function of `sim/processes.py` that starts a tool."""
+UNBROKEN = "_start_and_register", "__del__"
+"""That which starts a tool, of `sim/processes.py`, and those in which Python drops exceptions."""
 
 RETRY_S = 0.05
 """Seconds after which a signal that waits is sent again."""
@@ -73,7 +74,7 @@ def signals_interrupt(ended_by: list[signal.Signals], stop: Callable[[], None]) 
 def _must_not_be_broken_off(frame: FrameType | None) -> bool:
     while frame is not None:
         imports = isinstance(frame.f_locals.get("self"), ExtensionFileLoader)
-        if imports or frame.f_code.co_name == STARTING:
+        if imports or frame.f_code.co_name in UNBROKEN:
             return True
         frame = frame.f_back
     return False

@@ -67,7 +67,7 @@ def recorded_texts() -> Texts:
 
 
 def _own_texts(path: Path) -> Texts:
-    if not (path.is_file() or os.environ.get(RECORDS_VARIABLE)):
+    if not (os.path.isfile(path) or os.environ.get(RECORDS_VARIABLE)):
         return {}
     from ..sweep.records import Database, DatabaseError
 

@@ -5,7 +5,11 @@ from typing import Any
 
 from ...compiler.module import Module
 from ..area.energy import Energy, energy_of
+from ..area.provenance import outdated, outdated_sentences
 from ..area.resources import Resources, smallest_device
+
+PRICES = ("lut", "multipliers")
+"""Resources by which the speed is divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,13 @@ class Efficiency:
                 "main_memory": [energy.least_memory, energy.greatest_memory],
             },
             "gops_per_watt": list(self.gops_per_watt),
+            "outdated": outdated(PRICES),
             "estimates": ["resources.lut", "resources.ff", "gops_per_lut", "energy_j",
                           "gops_per_watt"],
         }  # fmt: skip
 
     def sentences(self) -> list[str]:
-        """Return the figures in two lines."""
+        """Return the figures in two lines, and what the first one counts if it is outdated."""
         used, energy = self.resources.used, self.energy
         least, greatest = self.gops_per_watt
         shares = ", ".join(
@@ -77,6 +82,7 @@ class Efficiency:
             f"speed: {self.gops:.3g} GOPS; {1e3 * self.gops / used['lut']:.2g} per 1,000 LUT of "
             f"about {used['lut']:,}, {self.gops / used['multipliers']:.2g} per multiplier of "
             f"{used['multipliers']} ({self.resources.device.name})",
+            *outdated_sentences(PRICES),
             f"energy per sample: {1e6 * energy.least:.3g} to {1e6 * energy.greatest:.3g} µJ, "
             f"{least:.3g} to {greatest:.3g} GOPS/W, an estimate for 45 nm: {shares}",
         ]

@@ -163,6 +163,11 @@ class SweepOutcome:
         return tuple(dict.fromkeys((*TIMES, *clock, *counts, *self.objectives)))
 
     @property
+    def unmeasured(self) -> list[str]:
+        """Names of the figures for tables and pages that this sweep did not measure itself."""
+        return [name for name in self.shown if name != CLOCK or self.own_clock]
+
+    @property
     def front(self) -> list[PointResult]:
         """The points on the front, memory by memory, the best in the first objective first."""
         order = {id(setting): index for index, setting in enumerate(self.space.settings)}

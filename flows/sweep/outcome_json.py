@@ -9,6 +9,7 @@ from typing import Any
 from ... import __version__
 from ...isa.configuration import PARAMETERS
 from ...isa.settings import as_parameters, memory_text
+from ..area.provenance import outdated
 from ..reports.layer_groups import LayerGroup, group_layers
 from .figures import CLOCK, COUNTS
 from .outcome import PointResult, SweepOutcome
@@ -39,6 +40,7 @@ def outcome_json(outcome: SweepOutcome) -> dict[str, Any]:
         "objectives": list(outcome.objectives),
         "where": list(map(str, outcome.where)),
         "clock_mhz": outcome.clock_mhz,
+        "outdated": outdated(outcome.unmeasured),
         "search": None if outcome.search is None else asdict(outcome.search),
         "evaluated": outcome.evaluated,
         "build": None if outcome.build is None else outcome.build.to_json(),

@@ -168,6 +168,17 @@ def _properties(memory: str) -> dict[str, Any]:
     return {name: None if name in whole else found.get(name) for name in MEMORY} | numbers
 
 
+def _location(path: Path) -> str:
+    """Return the name by which SQLite opens a file; it would cut the path at a NUL."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise DatabaseError(f"database {str(path)!a}: no file can have this name; correct the path")
+    return f"file:{quote(encoded)}"
+
+
 class Database:
     """The records in a file, or in this process alone.
 
@@ -189,7 +200,7 @@ class Database:
     def __init__(self, path: Path | None = None, *, read_only: bool = False) -> None:
         self.path = path
         self._waiting: list[tuple[str, list[tuple[Any, ...]]]] = []
-        name = f"file:{quote(os.fsencode(path))}" if path else ":memory:"
+        name = _location(path) if path else ":memory:"
         with self._explained():
             self._connection = sqlite3.connect(
                 name + "?mode=ro" * read_only, timeout=BUSY_S, isolation_level=None, uri=True

@@ -96,7 +96,7 @@ def read_description(name_or_path: str) -> SpaceDescription:
     return SpaceDescription(
         source=source,
         vary=_typed(values, "vary", dict, {}, source),
-        base=str(path.parent / base) if base and (path.parent / base).is_file() else base,
+        base=str(path.parent / base) if base and os.path.isfile(path.parent / base) else base,
         changes=_numbers(values, "set", (int, str), source),
         where=_texts(values, "where", source),
         minimise=_texts(values, "minimise", source),

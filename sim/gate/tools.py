@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Timer
 
 from ...errors import HardwareError, ToolError, install_command
 from ..processes import run_process
+from ..toolchain import progress
 
 LAST_LINES = 4
 """Lines of a tool's output that a message quotes when none of them says `ERROR`."""
@@ -26,6 +28,9 @@ OUT_OF_MEMORY = ("bad_alloc", "MemoryError", "Cannot allocate memory", "out of m
 
 MAX_ERRORS = 4
 """Errors of a tool that a message quotes; nextpnr may print one for each cell."""
+
+SILENT_S = 5.0
+"""YoWASP's tools are translated before their first use; what takes longer than this is told."""
 
 VERSION = re.compile(r"\d+\.\d+(?:[.+-]\w+)*")
 
@@ -81,7 +86,14 @@ def find_tool(tool: Tool) -> str:
 
 @cache
 def _version(path: str) -> str:
-    done = run_process([path, "-V"])
+    name = Path(path).name
+    saying = Timer(SILENT_S, progress, (f"`{name}` prepares itself for its first use", "tools"))
+    saying.daemon = True
+    saying.start()
+    try:
+        done = run_process([path, "-V"])
+    finally:
+        saying.cancel()
     found = VERSION.search(done.stdout + done.stderr)
     return found[0] if found else "unknown"
 

@@ -96,20 +96,36 @@ def test_a_file_without_this_users_mark_is_made_again(tmp_path):
     kept.write_text("a stranger's")
     assert cache.keep_file(kept, make).read_text() == "mine"
     mark = tmp_path / "kept.so.mark"
-    for poison in (
+    poisons = (
         lambda: kept.write_text("a stranger's"),
         lambda: mark.write_text("0" * 64),
         lambda: mark.unlink(),
+        lambda: kept.chmod(0o666),  # somebody may change it once its mark has been checked
+        lambda: kept.symlink_to(kept.rename(tmp_path / "elsewhere")),
         lambda: (kept.rename(tmp_path / "a.so"), mark.rename(tmp_path / "a.so.mark")),
-    ):
+    )
+    for number, poison in enumerate(poisons, 2):
         poison()
         assert cache.keep_file(kept, make).read_text() == "mine"
-    assert len(made) == 5
+        assert len(made) == number
+        assert not kept.is_symlink()
     other = tmp_path / "other.so"  # nor does the mark of one file fit another
     other.write_bytes(kept.read_bytes())
     (tmp_path / "other.so.mark").write_bytes(mark.read_bytes())
     cache.keep_file(other, make)
-    assert len(made) == 6
+    assert len(made) == len(poisons) + 2
+
+
+def test_a_file_of_another_user_is_made_again(monkeypatch, tmp_path):
+    def make(folder):
+        (folder / "new").write_text("mine")
+        return folder / "new"
+
+    kept = cache.keep_file(tmp_path / "kept.so", make)
+    before = kept.stat().st_ino
+    assert cache.keep_file(kept, make).stat().st_ino == before
+    monkeypatch.setattr(os, "geteuid", lambda: kept.stat().st_uid + 1)
+    assert cache.keep_file(kept, make).stat().st_ino != before
 
 
 def test_a_text_without_this_users_mark_is_made_again(monkeypatch, tmp_path):
@@ -125,6 +141,7 @@ def test_nobody_else_may_write_the_cache(monkeypatch, tmp_path):
     before = os.umask(0)
     try:
         cache.keep_text(["a"], "core.v", lambda: "text")
+        assert cache.keep_text(["a"], "core.v", lambda: "made again") == "text"
         shared = tmp_path / "shared"
         shared.mkdir(0o777)
         monkeypatch.setenv("TILEWRIGHT_CACHE", str(shared))
@@ -134,6 +151,7 @@ def test_nobody_else_may_write_the_cache(monkeypatch, tmp_path):
     folders = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert len(folders) == 5
     assert [path for path in folders if path.stat().st_mode & 0o022] == []
+    assert [path for path in tmp_path.rglob("*-core.v") if path.stat().st_mode & 0o022] == []
 
 
 def test_a_cache_of_another_user_is_not_used(monkeypatch, tmp_path):

@@ -15,9 +15,8 @@ from ....isa.settings import changed, load_configuration
 from ....quoting import shell_word
 from ...area.clock import clock_of, measured_rows
 from ...area.provenance import (
-    MODEL,
-    OTHER_SOURCES,
-    is_of_these_sources,
+    outdated,
+    outdated_sentences,
     unmeasured_options,
 )
 from ...area.resources import Resources, resources, smallest_device
@@ -158,12 +157,12 @@ def _show_resources(configuration: Configuration, found: Resources) -> None:
     if errors:
         say(
             f"{' and '.join(errors)} are estimates, in the median {' and '.join(errors.values())} "
-            "off; others are exact"
+            f"off; others are {'counted' if outdated(names) else 'exact'}"
         )
         if left_out := unmeasured_options((configuration,)):
             say(f"the estimates leave out {' and '.join(left_out)}, which no measured machine has")
-        if not is_of_these_sources(MODEL):
-            say(f"the estimates are of machines {OTHER_SOURCES}")
+    for line in outdated_sentences(used):
+        say(line)
     if len(used) < len(names):
         words = ["--config", configuration.name, "--chip", device.name, "--no-place"]
         command = " ".join(map(shell_word, words))

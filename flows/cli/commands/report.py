@@ -4,6 +4,7 @@ With `--pair A B`, the page has two reports side by side: earlier ones, or two o
 """
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,7 @@ def side_data(arguments: argparse.Namespace, text: str) -> dict[str, Any]:
     path, option = Path(text), f"`--pair {text}`"
     if path.suffix in REPORT_SUFFIXES:
         return read_report(path, option)
-    if not path.exists():
+    if not os.path.exists(path):
         raise UsageError(
             f"{option}: expected a report, a model or an artifact, found no such file; to compare "
             "machines, name the model too: `tilewright report MODEL --pair A B`"

@@ -8,12 +8,7 @@ from ....errors import HardwareError, UsageError
 from ....isa.settings import memory_text, text_of
 from ....sim.timing.native import build_in_background
 from ....wording import counted, three_digits
-from ...area.provenance import (
-    MODEL,
-    OTHER_SOURCES,
-    is_of_these_sources,
-    unmeasured_options,
-)
+from ...area.provenance import outdated_sentences, unmeasured_options
 from ...sweep.agent_executor import check_addresses
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
@@ -327,8 +322,8 @@ def show(outcome: SweepOutcome) -> None:
     machines = (result.point.machine.configuration for result in outcome.front)
     if estimated_names and (left_out := unmeasured_options(machines)):
         say(f"estimates leave out {' and '.join(left_out)}, which no measured machine has")
-    if estimated_names and not is_of_these_sources(MODEL):
-        say(f"estimates of {', '.join(sorted(estimated_names))} are of machines {OTHER_SOURCES}")
+    for line in outdated_sentences(outcome.unmeasured):
+        say(line)
     if outcome.build is not None:
         show_measured(outcome, outcome.build)
     for line in verdict(outcome):

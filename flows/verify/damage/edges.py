@@ -31,8 +31,10 @@ from ....isa.memory_model import MemoryModel
 from ....isa.settings import load_configuration, memory_text, read_memory
 from ....quoting import comment, csv_cell, html_text, is_name, printable, script_json, tcl_word
 from ....runtime.agents import host_and_port
+from ....runtime.artifact import load
 from ....runtime.transports import Address
 from ....runtime.zynq import open_core
+from ...board.known_boards import find_board
 from ...cli.input_options import chosen_dims
 from ...execution.samples import read_arrays
 from ...execution.stages import stage_position
@@ -195,6 +197,11 @@ def _try_words(path: Path, data: bytes) -> None:
         lambda text: chosen_dims(argparse.Namespace(dims=[f"N={text}"])),
         stage_position,
         lambda text: read_arrays(_npy(path, text)),
+        lambda text: Database(Path(text), read_only=True),
+        lambda text: import_onnx(Path(text)),
+        find_board,
+        read_description,
+        load,
     ):
         with suppress(TilewrightError):
             read(text)

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from tilewright.errors import HardwareError, ToolError
+from tilewright.sim.gate import tools
 from tilewright.sim.gate.tools import VERSION, YOSYS, find_tool, run_in_new_folder, tool_version
 
 
@@ -40,6 +41,18 @@ def test_output_is_followed_line_by_line(monkeypatch):
     lines: list[str] = []
     assert run_in_new_folder(YOSYS, {"in": "x"}, ["-c", code], "out", lines.append) == "x!"
     assert lines == ["one\n", "two\n"]
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_tool_that_prepares_itself_does_so_aloud(monkeypatch, tmp_path, capsys, seconds):
+    tool = tmp_path / "yosys"
+    tool.write_text(f"#!/bin/sh\nsleep {seconds}\necho Yosys 0.70\n", "utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("YOSYS", str(tool))
+    monkeypatch.setattr(tools, "SILENT_S", 0.5)
+    assert tool_version(YOSYS) == "0.70"
+    told = "tools: `yosys` prepares itself for its first use\n"
+    assert capsys.readouterr().err == told * seconds
 
 
 def test_versions_are_numbers():

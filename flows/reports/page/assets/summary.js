@@ -47,7 +47,8 @@ function efficiencyFigures(efficiency) {
     figure("Speed", ops(efficiency.gops, "op/s"),
       `${ops(1000 * efficiency.gops_per_lut, "op/s")} per 1,000 LUT of about ` +
       `${quantity(resources.lut)}, ${ops(efficiency.gops_per_multiplier, "op/s")} per multiplier ` +
-      `of ${resources.multipliers} (${chip})`),
+      `of ${resources.multipliers} (${chip}${efficiency.outdated?.length
+        ? ", measured before the hardware's sources changed" : ""})`),
     figure("Energy, estimated", range(energy_j.least, energy_j.greatest, "J"),
       `per sample at 45 nm; ${range(...gops_per_watt.map((gops) => 1e9 * gops), "op/s")} per watt`),
   ];

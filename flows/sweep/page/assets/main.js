@@ -23,6 +23,10 @@ function showHeading() {
     notices.push(`The front is that of the ${grouped(DATA.evaluated)} machines that the search ` +
       `${DATA.search.method} compiled.`);
   }
+  if (DATA.outdated.length) {
+    notices.push(`${listed(DATA.outdated.map(nameText))}: of machines measured before the ` +
+      "hardware's sources changed.");
+  }
   if (memories > 1) notices.push("Each main memory has a front of its own.");
   byId("notice").textContent = notices.join(" ");
   const { counts } = DATA;
