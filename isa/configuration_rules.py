@@ -97,11 +97,15 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
         f"`depthwise_taps` must be at most lanes_in ({machine.lanes_in}), because each tap uses a "
         f"row of the weight tile, not {machine.depthwise_taps}",
     )
+    most_taps = machine.lanes_in // machine.window_lines
     yield (
-        machine.window_lines == 1 or 0 < machine.window_rows <= machine.lanes_in,
-        f"`depthwise_taps` must be from 1 to {machine.lanes_in // machine.window_lines} with "
-        f"`depthwise_lines`, because each tap of a line uses a row of the weight tile, not "
-        f"{machine.depthwise_taps}",
+        machine.window_lines == 1 or 0 < machine.depthwise_taps <= most_taps,
+        f"`depthwise_taps` must be from 1 to {most_taps} with `depthwise_lines`, because each tap "
+        f"of a line uses a row of the weight tile, not {machine.depthwise_taps}"
+        if most_taps
+        else f"`depthwise_lines` cannot be set on this machine, because each of its "
+        f"{machine.window_lines} lines uses a row of the weight tile, and lanes_in is "
+        f"{machine.lanes_in}; raise `lanes_in`",
     )
     yield (
         machine.window_lines == 1 or machine.row_loops > 1,

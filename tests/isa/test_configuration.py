@@ -70,6 +70,11 @@ BROKEN_RULES = [
         "`depthwise_taps` must be at most lanes_in (4), because each tap uses a row of the "
         "weight tile, not 5",
     ),
+    (
+        {"lanes_in": 2, "bus_bits": 64, "depthwise_lines": "two"},
+        "`depthwise_lines` cannot be set on this machine, because each of its 3 lines uses a row "
+        "of the weight tile, and lanes_in is 2; raise `lanes_in`",
+    ),
     ({"depthwise_taps": -1}, "`depthwise_taps` must be a whole number, 0 or more, not -1"),
 ]
 
