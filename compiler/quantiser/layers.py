@@ -184,7 +184,7 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
         graph.types[inputs[0]] != node.output.type or excludes(graph, match["constant"])
     ):
         return None
-    if kind == "add" and shapes[0] != shapes[1]:
+    if kind == "add" and node.output.type.shape not in shapes:
         return None
     if kind == "mul" and shapes[0] != shapes[1]:
         (n, c, *_), small = node.output.type.shape, min(shapes, key=math.prod)
