@@ -175,7 +175,7 @@ def match_pool(
 @matcher_of(
     *((QMatMul, QMatMulSums), *(computed(n) for n in "ab")),
     capture="layer",
-    where=lambda layer: layer.repeats == 1,
+    where=lambda layer: layer.repeats == 1 and not layer.by_head,
 )
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str

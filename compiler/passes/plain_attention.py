@@ -106,10 +106,13 @@ def scale_mask(site: Site, x: str, mask: str, factor: float) -> str | None:
                  commutative=True),
          constant("other"), result=is_float32, commutative=True))  # fmt: skip
 def join_addends(site: Site, x: str, one: str, other: str) -> str | None:
-    """(x + a) + b -> x + (a + b), such as a bias and a mask; `part_mask` takes them apart."""
+    """(x + a) + b -> x + (a + b), if both have masks; (x + m) + b -> (x + b) + m, with a mask m."""
     data = [site.data(name) for name in (one, other)]
-    if not any(excluded(each).any() for each in data):
+    masked = [excluded(each).any() for each in data]
+    if not any(masked):
         return None
+    if not all(masked) and excludes(site.view, one if masked[0] else other):
+        return site.emit(ADD, site.emit(ADD, x, other), one) if masked[0] else None
     return site.emit(ADD, x, site.constant(data[0] + data[1], f"{site.root.name}.addends"))
 
 
