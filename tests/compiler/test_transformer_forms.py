@@ -22,7 +22,10 @@ from .transformer_forms import FORMS as USUAL
 from .transformer_forms import Block
 
 FORMS = USUAL | MASKED | RELATIVE | NORMS
-QUICK_NORMS = "torch's normalize", "norm of channels", "norm of heads, rotary"
+QUICK_NORMS = (
+    *("torch's normalize", "norm of channels", "norm of heads, rotary"),
+    *("SwinV2, windows", "XCiT"),
+)
 """Of those in `norm_forms`, which differ little."""
 MACHINE = PRESETS["8x8"].replace(name="rows-8x8", row_statistics="all")
 
