@@ -175,7 +175,7 @@ def match_pool(
 @matcher_of(
     *((QMatMul, QMatMulSums), *(computed(n) for n in "ab")),
     capture="layer",
-    where=lambda layer: layer.repeats == 1 and not layer.by_head,
+    where=lambda layer: layer.repeats == 1,
 )
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str
@@ -194,6 +194,8 @@ def match_product(
         return None
     nodes, epilogue = (node,), Epilogue("sum", "int32")
     if isinstance(layer, QMatMul):
+        if isinstance(layer.scale, tuple):
+            return None
         scale = float(np.float32(layer.scale))
         if not is_plain(size, scale):
             return None
