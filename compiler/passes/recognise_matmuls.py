@@ -65,15 +65,9 @@ def recognise_matmuls(
     heads, operands = operands_of(site, a, b, label)
     if len(scales) not in (1, heads):
         return None
-    every = tuple(map(float, scales))
+    scale = tuple(map(float, scales)) if len(scales) > 1 else float(scales[0])
     operator = ops.QMatMul(
-        *(
-            heads,
-            every if len(every) > 1 else every[0],
-            first.zero_point,
-            second.zero_point,
-            y.zero_point,
-        ),
+        *(heads, scale, first.zero_point, second.zero_point, y.zero_point),
         *(False, (False, False, False)),
         *limits,
     )
