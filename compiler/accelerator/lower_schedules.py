@@ -148,18 +148,7 @@ class Lowering:
             if len(stream) > most:
                 raise too_large(f"more with `{kernel}`", most)
 
-        first = len(stream)
-        try:
-            _KernelLowering(self, schedule, emit).run()
-        except ReplacedError:
-            # What earlier kernels left in the arenas cut the room for this one into pieces.
-            del stream[first:]
-            self.scratchpads.clear()
-            _KernelLowering(self, schedule, emit).run()
-
-
-class ReplacedError(UnfitError):
-    """A buffer was overwritten before its use."""
+        _KernelLowering(self, schedule, emit).run()
 
 
 class _Operand:
@@ -429,7 +418,7 @@ class _KernelLowering:
     def _check_alive(self, name: str, placed: Placed) -> None:
         """Refuse a buffer that was overwritten before its use."""
         if placed.piece is not None and not placed.piece.alive:
-            raise ReplacedError(
+            raise CompileError(
                 f"kernel `{self.kernel.name}`: other data replaced `{name}` in the "
                 f"arena of {placed.memory.name} before its use; compute it further inside"
             )
