@@ -123,7 +123,8 @@ def add_mask(site: Site, x: str, y: str) -> str | None:
         return None
     if site.is_constant(y):
         return site.emit(ADD, x, site.constant(-site.data(y), f"{site.root.name}.mask"))
-    return site.emit(ADD, x, site.emit(ops.Unary("Neg"), y))
+    sign = site.constant(np.array(-1, np.float32), f"{site.root.name}.sign")
+    return site.emit(ADD, x, site.emit(MULTIPLY, y, sign))
 
 
 _CHOSEN = constant("chosen", where=is_float32)
