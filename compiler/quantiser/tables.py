@@ -150,7 +150,7 @@ def _is_lone(
     if layer.kind in ("add", "mul") and any(
         graph.producer(name)
         and reads[name] == 1
-        and not (read and _is_first(graph, name, produced))
+        and not (read and any(given) and _is_first(graph, name, produced))
         for name in made
     ):
         return True
