@@ -148,7 +148,18 @@ class Lowering:
             if len(stream) > most:
                 raise too_large(f"more with `{kernel}`", most)
 
-        _KernelLowering(self, schedule, emit).run()
+        first = len(stream)
+        try:
+            _KernelLowering(self, schedule, emit).run()
+        except ReplacedError:
+            # What earlier kernels left in the arenas cut the room for this one into pieces.
+            del stream[first:]
+            self.scratchpads.clear()
+            _KernelLowering(self, schedule, emit).run()
+
+
+class ReplacedError(UnfitError):
+    """A buffer was overwritten before its use."""
 
 
 class _Operand:
@@ -418,7 +429,7 @@ class _KernelLowering:
     def _check_alive(self, name: str, placed: Placed) -> None:
         """Refuse a buffer that was overwritten before its use."""
         if placed.piece is not None and not placed.piece.alive:
-            raise CompileError(
+            raise ReplacedError(
                 f"kernel `{self.kernel.name}`: other data replaced `{name}` in the "
                 f"arena of {placed.memory.name} before its use; compute it further inside"
             )

@@ -83,6 +83,11 @@ class Scratchpads:
         arenas = {memory: arena.copy() for memory, arena in self.arenas.items()}
         return Scratchpads(self.configuration, arenas, self.bank)
 
+    def clear(self) -> None:
+        """Forget all data."""
+        for arena in self.arenas.values():
+            arena.clear(0, arena.size)
+
     def take_bank(self) -> int:
         """Return the next bank of ACC, and advance to the one after it."""
         bank = self.bank

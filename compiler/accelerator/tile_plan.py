@@ -7,6 +7,7 @@ room for tiles if the next phase works element by element; otherwise it is a rin
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Read
@@ -84,9 +85,12 @@ class TilePlan(Tiling):
 def make_plan(tiling: Tiling, configuration: Configuration) -> TilePlan | None:
     """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
 
-    Returns None if they do not fit ACT.
+    Returns None if they do not fit ACT, or the parameters of phases with rows PARAM.
     """
     kernel, phases, tiles = tiling.kernel, tiling.phases, tiling.tiles
+    parameters = map(parameter_rows, phases, tiles, repeat(configuration))
+    if phases[-1].has_rows and sum(parameters) > configuration.param_depth:
+        return None  # those of rows stay while those of the phases before are loaded
     made = {phase.name: index for index, phase in enumerate(phases)}
     requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}

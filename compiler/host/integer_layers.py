@@ -194,6 +194,8 @@ def match_product(
         return None
     nodes, epilogue = (node,), Epilogue("sum", "int32")
     if isinstance(layer, QMatMul):
+        if isinstance(layer.scale, tuple):
+            return None
         scale = float(np.float32(layer.scale))
         if not is_plain(size, scale):
             return None

@@ -81,17 +81,26 @@ def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | N
 
 
 def _key_mask(body: Body, index: int, keys: int) -> str:
-    """Bias of a mask: numbers of valid keys, or 1 for valid keys and 0 for others."""
+    """Bias of a mask: places of valid keys, or 1 for valid keys and 0 for others."""
     node, shape, mask = body.node, body.shape(index), f"input.{index}"
     batch = node.type(0).shape[0]
-    if shape == (batch,):
+    if shape in ((batch,), (2 * batch,)):  # ends of the valid keys, and their starts
         places = np.arange(keys, dtype=node.type(index).dtype)
-        valid = body.reshape(body("Less", places, body.reshape(mask, -1, 1)), batch, 1, 1, keys)
+        ends = body.reshape(mask, -1, batch, 1)
+        end, *start = _split(body, ends, 0, (1,) * (shape[0] // batch))
+        valid = body("Less", places, end)
+        for first in start:
+            valid = body("And", valid, body("GreaterOrEqual", places, first))
+        valid = body.reshape(valid, batch, 1, 1, keys)
     elif len(shape) in (2, 3) and shape[-1] == keys:
         valid = body("Greater", mask, np.zeros((), node.type(index).dtype))
         valid = body.reshape(valid, batch, 1, -1, keys)
     else:
-        node.refuse("other masks", f"{list(shape)}", f"give [batch] lengths or [..., {keys}]")
+        node.refuse(
+            "other masks",
+            f"{list(shape)}",
+            f"give [batch] ends, [2 * batch] ends and starts, or [..., {keys}]",
+        )
     filtered = np.array(node.attribute("mask_filter_value", FILTERED), np.float32)
     return body("Where", valid, np.zeros((), np.float32), filtered)
 

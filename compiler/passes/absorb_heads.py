@@ -121,6 +121,8 @@ def absorb_repeats(
     site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str
 ) -> str | None:
     """QMatMul(a, b with each head several times) -> QMatMul(a, b), in any form of repetition."""
+    if product.by_head:
+        return None
     source, places = moved_elements(site.view, b)
     repeats, rest = divmod(places.size, site.elements_of(source))
     n, heads, rows, columns = places.shape
@@ -139,7 +141,7 @@ def absorb_repeats(
 
 
 @rule(op(PRODUCTS, op(ops.Reshape, value("a")), value("b"), capture="product",
-         where=lambda p: p.repeats == 1 and not p.joined[0] and not p.joined[2]))  # fmt: skip
+         where=lambda p: p.repeats == 1 and not any((p.by_head, *p.joined[::2]))))  # fmt: skip
 def part_rows(site: Site, product: ops.QMatMul | ops.QMatMulSums, a: str, b: str) -> str | None:
     """QMatMul(rows of several heads, b) -> QMatMul(a, b) of heads that share b."""
     (n, shared, long, depth), shape = site.shape_of(site.root.inputs[0]), site.shape_of(a)

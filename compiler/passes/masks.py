@@ -5,13 +5,18 @@ softmax. If it is computed at run time, as from the lengths of padded sentences,
 from the network's own mask, once for all layers.
 """
 
+import math
+from collections.abc import Mapping
+from itertools import takewhile
+from types import MappingProxyType
+
 import numpy as np
 
 from ...isa.row_statistics import MASKED
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, GraphView, Site, either, first_match, number, op, value
+from ..graph.types import DTYPES, FLOATS, NARROW_FLOATS, wide
+from ..rewriting import GraphPattern, GraphView, Site, either, number, op, value
 from ..rewriting.patterns import NodePattern
-from .patterns import is_float32
 from .sink_dequantize import MOVES
 
 NEGLIGIBLE = 12.0
@@ -23,18 +28,26 @@ EXCLUDED = -1000.0
 APART = -90.0
 """Constants up to this one exclude, too, if no others are below half of it: Swin's are -100."""
 
-ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
+ADD = ops.Binary("Add")
 
 
 def probabilities(scores: GraphPattern) -> GraphPattern:
-    """Describe the softmax of scores with a mask or without, and 0 instead of NaN or not.
+    """Describe the softmax of scores with a mask or without, and 0 instead of NaN or masked ones.
 
     A row that is masked as a whole is NaN in float, and 0 in integers.
     """
-    every = either(scores, *masked_scores(scores))
-    softmax = op(ops.Softmax, every, capture="softmax", value="probabilities")
-    guarded = op(ops.Where, op(ops.Unary("IsNaN"), softmax), number(equal=0.0), softmax)
-    return either(softmax, guarded)
+    added, kept, dropped = masked_scores(scores)
+    softmax, of_kept, of_dropped = (
+        op(ops.Softmax, each, capture="softmax", value="probabilities")
+        for each in (either(scores, added, kept, dropped), kept, dropped)
+    )
+    zero = number(equal=0.0)
+    return either(
+        softmax,
+        op(ops.Where, op(ops.Unary("IsNaN"), softmax), zero, softmax),
+        op(ops.Where, value("kept"), of_kept, zero),
+        op(ops.Where, value("dropped"), zero, of_dropped),
+    )
 
 
 def masked_scores(scores: GraphPattern) -> tuple[NodePattern, ...]:
@@ -52,13 +65,13 @@ def excluded(data: np.ndarray) -> np.ndarray:
     return data <= (EXCLUDED if between.any() else APART)
 
 
-def excludes(view: GraphView, mask: str) -> bool:
-    """Tell whether a value that is added to scores is a mask, whatever their scale."""
+def excludes(view: GraphView, mask: str, sign: int = 1) -> bool:
+    """Tell whether a value times `sign` that is added to scores is a mask, whatever their scale."""
     if view.is_constant(mask):
-        data = view.data(mask)
+        data = sign * view.data(mask)
         masked = excluded(data)
         return bool(masked.any() and not data[~masked].any())
-    return mask_step(view, mask) >= -EXCLUDED
+    return mask_step(view, mask, sign=sign) >= -EXCLUDED
 
 
 def added_mask(site: Site, mask: str, scale: float) -> str | None:
@@ -73,8 +86,8 @@ def added_mask(site: Site, mask: str, scale: float) -> str | None:
     step = mask_step(site.view, mask)
     if step < least:
         return None
-    unit = min(step, float(np.finfo(np.float32).max)) / -MASKED
-    return site.emit(ops.Quantize((float(np.float32(unit)),), (0,), "int8"), mask)
+    half = site.constant(np.array(-min(step, -EXCLUDED) / 2, np.float32), "mask.half")
+    return _chosen(site, site.emit(ops.Binary("Less"), mask, half), MASKED, 0)
 
 
 def replaced_mask(
@@ -86,59 +99,77 @@ def replaced_mask(
     if site.is_constant(condition):
         masked = site.data(condition) != inverse
         return site.constant(_integers(masked), f"{condition}.integers")
-    kept, masked = (site.constant(np.array(each, np.int8), f"mask.{each}") for each in (0, MASKED))
-    return site.emit(ops.Where(), condition, *((kept, masked) if inverse else (masked, kept)))
+    return _chosen(site, condition, *((0, MASKED) if inverse else (MASKED, 0)))
+
+
+def _chosen(site: Site, condition: str, *integers: int) -> str:
+    held = (site.constant(np.array(each, np.int8), f"mask.{each}") for each in integers)
+    return site.emit(ops.Where(), condition, *held)
 
 
 def _integers(masked: np.ndarray) -> np.ndarray:
     return np.where(masked, np.int8(MASKED), np.int8(0))
 
 
-_SUM = op((ADD, ops.Binary("Min")), value("a"), value("b"))
-_DIFFERENCE = op((ADD, ops.Binary("Sub")), value("a"), value("b"))
-_PRODUCT = op(MULTIPLY, value("a"), number("factor"), commutative=True)
-_CHOICE = op(ops.Where, value(), value("a"), value("b"))
-_LARGEST = op(ops.Reduce, value("a"), where=lambda reduce: reduce.kind == "ReduceMax")
-_MOVE = either(_LARGEST, *(op(MOVES, value("a")), op(MOVES, value("a"), value())))
+Known = Mapping[str, frozenset[float]]
+MAX_CHOICES = 1 << 10
+"""Number of combinations of values up to which an operator is evaluated."""
 
 
-def mask_step(view: GraphView, name: str) -> float:
+def mask_step(
+    view: GraphView, name: str, known: Known = MappingProxyType({}), sign: int = 1
+) -> float:
     """The magnitude that values of a mask have at least, unless they are 0; 0 for other values.
 
-    It follows from the operators: a product of integers and a number is a multiple of it. Masks
-    come from inputs of 0 and 1, so that no positive number occurs.
+    It follows from the operators. Masks come from truths, which integers stand for as 0 and 1.
+
+    Parameters
+    ----------
+    known
+        All values of inputs of the network that are floats.
+    sign
+        A factor of the mask, 1 or -1.
     """
+    values = frozenset(sign * each for each in _values(view, name, dict(known)))
+    if not values or not max(values) <= 0 or any(map(math.isnan, values)):
+        return 0.0
+    return -max(values - {0}, default=-math.inf)
+
+
+def _values(view: GraphView, name: str, found: dict[str, frozenset[float]]) -> frozenset[float]:
+    """All values that elements can have, as numbers; none if they are not known."""
+    if name not in found:
+        found[name] = _values_made(view, name, found)
+    return found[name]
+
+
+def _values_made(
+    view: GraphView, name: str, found: dict[str, frozenset[float]]
+) -> frozenset[float]:
+    kind = view.types[name]
     if view.is_constant(name):
-        data = view.data(name)
-        if data.dtype != np.float32 or (data > 0).any():
-            return 0.0
-        return float(np.abs(data[data != 0]).min(initial=np.inf))
+        data = wide(view.data(name)).ravel()
+        parts = data[: 2 * MAX_CHOICES], data  # most of those with many values begin with many
+        few = all(len(np.unique(part)) <= MAX_CHOICES for part in parts)
+        return frozenset(map(float, np.unique(data))) if few else frozenset()
+    is_float = kind.dtype in (*FLOATS, *NARROW_FLOATS)
+    unknown = frozenset() if is_float else frozenset((0.0, 1.0))
     made = view.producer(name)
-    if made is not None and isinstance(made.attributes, ops.Concat):
-        return min(mask_step(view, each) for each in made.inputs)
-    for pattern in (_SUM, _CHOICE):
-        found = first_match(pattern, view, name)
-        if found is not None:
-            return min(mask_step(view, found["a"]), mask_step(view, found["b"]))
-    found = first_match(_PRODUCT, view, name)
-    if found is not None:
-        return -found["factor"] if found["factor"] < 0 and _is_whole(view, found["a"]) else 0.0
-    found = first_match(_MOVE, view, name)
-    return 0.0 if found is None else mask_step(view, found["a"])
-
-
-def _is_whole(view: GraphView, name: str) -> bool:
-    """Tell whether all values are integers."""
-    if view.is_constant(name):
-        data = view.data(name)
-        return bool((data == np.rint(data)).all())
-    if not is_float32(view.types[name]):
-        return True
-    cast = first_match(op(ops.Cast, value("a")), view, name)
-    if cast is not None:
-        return not is_float32(view.types[cast["a"]]) or _is_whole(view, cast["a"])
-    found = first_match(_DIFFERENCE, view, name)
-    if found is not None:
-        return _is_whole(view, found["a"]) and _is_whole(view, found["b"])
-    found = first_match(_MOVE, view, name)
-    return found is not None and _is_whole(view, found["a"])
+    if made is None or kind.dtype == "bool":
+        return unknown
+    operator = made.attributes
+    moves = isinstance(operator, (*MOVES, ops.Concat)) or (
+        isinstance(operator, ops.Reduce) and operator.kind in ("ReduceMax", "ReduceMin")
+    )
+    names = made.inputs[operator.moved] or made.inputs[:1] if moves else made.inputs
+    given: list[frozenset[float]] = []
+    if moves or isinstance(operator, (ops.Pointwise, ops.Cast, ops.Where)):
+        given = [*takewhile(bool, (_values(view, each, found) for each in names))]
+    if len(given) < len(names) or math.prod(map(len, given)) > MAX_CHOICES:
+        return unknown
+    if moves:
+        return frozenset().union(*given)
+    kinds = (DTYPES[view.types[each].dtype] for each in names)
+    listed = (np.array(sorted(each)).astype(one) for each, one in zip(given, kinds, strict=True))
+    with np.errstate(all="ignore"):
+        return frozenset(map(float, np.unique(wide(operator.compute(*np.meshgrid(*listed))))))

@@ -24,7 +24,7 @@ from ..rewriting import (
     value,
 )
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
-from .masks import excluded
+from .masks import EXCLUDED, excluded, excludes
 from .patterns import is_float32, known, known_data
 from .plain_norms import SUMS, join_scales, norm_of_integers, norm_of_rows
 from .shift_rows import shift_by_pitch
@@ -106,11 +106,71 @@ def scale_mask(site: Site, x: str, mask: str, factor: float) -> str | None:
                  commutative=True),
          constant("other"), result=is_float32, commutative=True))  # fmt: skip
 def join_addends(site: Site, x: str, one: str, other: str) -> str | None:
-    """(x + a) + b -> x + (a + b), such as a bias and a mask; `part_mask` takes them apart."""
+    """(x + a) + b -> x + (a + b), if both have masks; (x + m) + b -> (x + b) + m, with a mask m."""
     data = [site.data(name) for name in (one, other)]
-    if not any(excluded(each).any() for each in data):
+    masked = [excluded(each).any() for each in data]
+    if not any(masked):
         return None
+    if not all(masked) and excludes(site.view, one if masked[0] else other):
+        return site.emit(ADD, site.emit(ADD, x, other), one) if masked[0] else None
     return site.emit(ADD, x, site.constant(data[0] + data[1], f"{site.root.name}.addends"))
+
+
+@rule(op(ops.Binary("Sub"), computed("x"), value("y"), result=is_float32))
+def add_mask(site: Site, x: str, y: str) -> str | None:
+    """x - y -> x + -y, where -y is a mask."""
+    if not excludes(site.view, y, sign=-1):
+        return None
+    if site.is_constant(y):
+        return site.emit(ADD, x, site.constant(-site.data(y), f"{site.root.name}.mask"))
+    sign = site.constant(np.array(-1, np.float32), f"{site.root.name}.sign")
+    return site.emit(ADD, x, site.emit(MULTIPLY, y, sign))
+
+
+_CHOSEN = constant("chosen", where=is_float32)
+
+
+@rule(op(ADD, op(MULTIPLY, computed("x"), _CHOSEN, private=True, commutative=True),
+         constant("mask"), result=is_float32, commutative=True))  # fmt: skip
+def mask_once(site: Site, x: str, chosen: str, mask: str) -> str | None:
+    """x * c + m -> x + m, where c is 0 if m is a mask, else 1, as in GPT-2."""
+    masked, factors = excluded(site.data(mask)), site.data(chosen)
+    same = masked.shape == factors.shape and np.array_equal(factors, ~masked)
+    return site.emit(ADD, x, mask) if same and excludes(site.view, mask) else None
+
+
+@rule(op(ADD, computed("x"), op(ADD, value("a"), computed("mask"), commutative=True),
+         result=is_float32, commutative=True))  # fmt: skip
+def mask_last(site: Site, x: str, a: str, mask: str) -> str | None:
+    """x + (a + m) -> (x + a) + m, where m is a mask and a is none, as in T5."""
+    if not excludes(site.view, mask) or excludes(site.view, a):
+        return None
+    return site.emit(ADD, site.emit(ADD, x, a), mask)
+
+
+_ONCE = op(ADD, computed("x"), value("mask"), private=True, commutative=True)
+_KEPT = op(ops.Where, value("kept"), computed("x"), number("fill"), private=True)
+_DROPPED = op(ops.Where, value("dropped"), number("fill"), computed("x"), private=True)
+
+
+@rule(op(ADD, either(_ONCE, _KEPT, _DROPPED), computed("other"), result=is_float32,
+         commutative=True))  # fmt: skip
+def join_masks(
+    site: Site, x: str, mask: str | None, kept: str | None, dropped: str | None,
+    fill: float | None, other: str
+) -> str | None:  # fmt: skip
+    """(x + m) + n | Where(c, x, -inf) + n -> x + (m + n), where m and n are masks."""
+    if not excludes(site.view, other) or excludes(site.view, x):
+        return None
+    if condition := kept or dropped:
+        if fill is None or fill > EXCLUDED:
+            return None
+        zero, least = (site.constant(np.array(n, np.float32), f"{site.root.name}.{n}")
+                       for n in (0, fill))  # fmt: skip
+        mask = site.emit(ops.Where(), condition, *((zero, least) if kept else (least, zero)))
+    if mask is None or not excludes(site.view, mask):
+        return None
+    return site.emit(ADD, x, site.emit(ADD, mask, other))
 
 
 @rule(op(ops.Reshape,
@@ -349,7 +409,7 @@ def name_roll(
 
 FORMS = (
     name_softmax, name_zero, bias_first, bias_rows, turn_product, drop_empty,
-    merge_transposes, drop_identity, transpose_to_reshape, add_in_place, *SUMS,
+    merge_transposes, drop_identity, transpose_to_reshape, add_in_place, add_mask, mask_once, *SUMS,
 )  # fmt: skip
 
 
@@ -365,6 +425,6 @@ def plain_attention_to_quantise(graph: Graph) -> Graph:
         graph,
         *FORMS,
         *(scale_product, join_factors, scale_mask, part_mask, pad_by_zeros, name_roll),
-        *(add_before_turn, spread_addend, join_scales, norm_of_rows),
+        *(mask_last, join_masks, add_before_turn, spread_addend, join_scales, norm_of_rows),
         *(partners_of_a_product, spread_matrices, shift_by_pitch),
     )

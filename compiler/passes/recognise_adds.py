@@ -24,13 +24,13 @@ SUM = op(
 def recognise_adds(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
     """Quantize(clamps(Add | Sub(Dequantize(a), Dequantize(b)))) -> QAdd(a, b).
 
-    Replace quantised additions of tensors of one shape, or with a constant, by QAdd.
+    Replace quantised additions by QAdd. An operand may be smaller, such as a mask of keys.
     """
     shape, label = site.shape, site.node("add").name
     constants = [name for name in (a, b) if site.is_constant(name)]
     if len(constants) == 2 or any(site.data(name).size == 1 for name in constants):
         return None
-    if any(site.shape_of(name) != shape for name in {a, b}.difference(constants)):
+    if shape not in (site.shape_of(name) for name in {a, b}.difference(constants)):
         return None
     y, (low, high) = result_of(site)
     fit = fit_add(scale_of(site, "a"), scale_of(site, "b"), y, low, high, SIGNS[add.kind])
@@ -42,7 +42,9 @@ def recognise_adds(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
 
 
 def _repeated(site: Site, operand: str) -> str:
-    """Return an operand, as a constant of the result's shape if it is a smaller constant."""
+    """Return an operand in the result's shape."""
     if site.shape_of(operand) == site.shape:
         return operand
+    if not site.is_constant(operand):
+        return site.emit(ops.Expand(site.shape), operand)
     return site.constant(np.broadcast_to(site.data(operand), site.shape), operand)

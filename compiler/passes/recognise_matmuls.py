@@ -1,7 +1,8 @@
 """Recognise quantised products of two activations: two Dequantize, MatMul, Quantize -> QMatMul.
 
 A constant factor after the product, such as the inverse square root in attention, becomes part of
-the scale. A product stays on the host if the machine might not requantise its sums exactly.
+the scale; each head may have its own, such as the temperatures of SwinV2. A product stays on the
+host if the machine might not requantise its sums exactly.
 """
 
 from math import prod
@@ -16,7 +17,7 @@ from ..rewriting import GraphPattern, Site, either, op, rule
 from .patterns import (
     dequantised,
     known,
-    known_number,
+    known_data,
     of_images,
     quantised,
     reshaped,
@@ -47,26 +48,43 @@ def recognise_matmuls(
     Replace quantised MatMul of two values computed at run time by QMatMul.
     """
     depth, label = site.shape_of(a)[-1], site.node("product").name
-    share = np.float32(1) if factor is None else known_number(site.view, factor)
+    shape, held = site.shape, np.ones((), np.float32)
+    share = by_head(held if factor is None else known_data(site.view, factor), shape)
     if share is None:
         return None
     with np.errstate(divide="ignore"):
         share = np.float32(1) / share if divides else share
-    if not 0 < share < np.inf:
+    if not ((share > 0) & (share < np.inf)).all():
         return None
     first, second, (y, limits) = scale_of(site, "a"), scale_of(site, "b"), result_of(site)
     with np.errstate(over="ignore", under="ignore"):
-        second_scale = np.array([np.float32(second.scale) * share])
+        second_scale = np.float32(second.scale) * share
     scales = output_scale(first.scale, second_scale, y.scale)
-    if scales is None or not _exact(depth, first, second, scale := float(scales[0])):
+    if scales is None or not _exact(depth, first, second, float(scales.min())):
         return None
     heads, operands = operands_of(site, a, b, label)
+    if len(scales) not in (1, heads):
+        return None
+    scale = tuple(map(float, scales)) if len(scales) > 1 else float(scales[0])
     operator = ops.QMatMul(
         *(heads, scale, first.zero_point, second.zero_point, y.zero_point),
         *(False, (False, False, False)),
         *limits,
     )
     return of_images(site, operator, *operands, label=label, quantisation=y)
+
+
+def by_head(factor: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return a factor of products of this shape, float32[1 or heads]; None if it has others."""
+    if factor is None or factor.dtype != np.float32:
+        return None
+    sizes = (1,) * (len(shape) - factor.ndim) + factor.shape
+    heads = sizes[-3] if len(sizes) > 2 else 1
+    fits = len(sizes) == len(shape) and heads == factor.size and heads in (1, *shape[-3:-2])
+    if not fits:
+        return None
+    values = factor.reshape(-1)
+    return values[:1] if (values == values[:1]).all() else values
 
 
 def operands_of(site: Site, a: str, b: str, label: str) -> tuple[int, list[str]]:

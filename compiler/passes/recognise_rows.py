@@ -13,7 +13,7 @@ from ...isa.meanings.norms import MAX_CHANNELS
 from ...isa.meanings.softmax import MAX_KEYS
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Site, op, repeated, rewrite, rule, value
+from ..rewriting import GraphPattern, Site, either, op, repeated, rewrite, rule, value
 from .absorb_heads import share_heads
 from .keep_rows import keep_rows, rows_in_place
 from .masks import added_mask, probabilities, replaced_mask
@@ -53,7 +53,8 @@ DEQUANTISED = _reshaped(
 )
 """Values that several branches may reshape apart, before or after they are dequantised."""
 
-NORM = normalisations(DEQUANTISED, of_integers)
+TURNED = _reshaped(op(ops.Transpose, DEQUANTISED, capture="turn"))
+NORM = normalisations(either(DEQUANTISED, TURNED), of_integers)
 
 
 SCORES = _reshaped(dequantised("x", constant=False))
@@ -96,7 +97,7 @@ def recognise_softmax(
 
 
 @rule(quantised(NORM))
-def recognise_norm(site: Site, x: str) -> str | None:
+def recognise_norm(site: Site, x: str, turn: ops.Transpose | None) -> str | None:
     """Quantize(normalisation of Dequantize(x)) -> QNorm(x)."""
     inside = site.match.nodes[:-1]
     found = normalisation_of(site.view, inside, site.match, site.root.output.type.elements)
@@ -110,6 +111,9 @@ def recognise_norm(site: Site, x: str) -> str | None:
     except IsaError:
         return None  # the rows are small beside epsilon
     label = inside[-1].name
+    if turn is not None:
+        shape = site.shape_of(site.node("turn").inputs[0])
+        x = site.emit(turn, reshaped(site, x, shape, label))
     image = _rows(site, x, found.rows, found.columns, label)
     operator = ops.QNorm(
         found.centred, constants.epsilon, constants.factor, given.zero_point, y.zero_point, *limits

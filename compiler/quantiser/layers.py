@@ -14,9 +14,10 @@ from ..graph.short_names import denotes, listed_names, similar_names
 from ..passes.masks import EXCLUDED, excludes, probabilities
 from ..passes.normalisations import ROWS, channels_first, normalisation_of, normalisations
 from ..passes.patterns import CLAMP, is_float32
+from ..passes.recognise_matmuls import by_head
 from ..passes.recognise_own_kernels import has_integer_form
 from ..passes.recognise_pools import is_even
-from ..rewriting import GraphMatch, computed, constant, number, op, value
+from ..rewriting import GraphMatch, computed, constant, op, value
 from ..rewriting.patterns import NodePattern
 from .float_layer import FloatLayer
 from .states import find_states
@@ -85,8 +86,8 @@ HEADS = (
 """Kinds of layers, with the pattern of the main node."""
 
 BIAS = op(ops.Binary("Add"), HERE, CONSTANT, commutative=True)
-TIMES = op(ops.Binary("Mul"), HERE, number("factor"), commutative=True)
-OVER = op(ops.Binary("Div"), HERE, number("factor"))
+TIMES = op(ops.Binary("Mul"), HERE, constant("factor"), commutative=True)
+OVER = op(ops.Binary("Div"), HERE, constant("factor"))
 
 
 NORM = normalisations(ROWS, channels_first)
@@ -184,7 +185,7 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
         graph.types[inputs[0]] != node.output.type or excludes(graph, match["constant"])
     ):
         return None
-    if kind == "add" and shapes[0] != shapes[1]:
+    if kind == "add" and node.output.type.shape not in shapes:
         return None
     if kind == "mul" and shapes[0] != shapes[1]:
         (n, c, *_), small = node.output.type.shape, min(shapes, key=math.prod)
@@ -194,9 +195,11 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
         if shapes[0][:-2] != shapes[1][:-2]:
             return None
         for pattern in (TIMES, OVER):
-            factor = _behind(graph, linear, pattern)
-            if factor is not None and factor["factor"] > 0:
-                linear = factor.nodes[-1].output.name
+            behind = _behind(graph, linear, pattern)
+            held = None if behind is None else graph.data(behind["factor"])
+            factors = by_head(held, node.output.type.shape)
+            if behind is not None and factors is not None and (factors > 0).all():
+                linear = behind.nodes[-1].output.name
                 break
     if kind == "dense":
         biased = _behind(graph, linear, BIAS)

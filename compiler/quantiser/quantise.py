@@ -12,6 +12,7 @@ from .batches import Batches
 from .budget import Clock
 from .candidates import CandidateSearch, Progress
 from .float_layer import FloatLayer
+from .given_masks import mark_masks
 from .measure import (
     LayerQuality,
     NetworkQuality,
@@ -97,7 +98,7 @@ def quantise(
     InputError
         If a sample gives infinite values.
     """
-    prepared = prepare(graph)
+    prepared = prepare(mark_masks(graph, batches.inputs))
     search = CandidateSearch(prepared, batches, options, progress, clock)
     found = search.plain()
     best = search.best(found)

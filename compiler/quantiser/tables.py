@@ -148,10 +148,23 @@ def _is_lone(
         return not (any(given) or read)
     made = (name for name, found in zip(sources, given, strict=True) if not found)
     if layer.kind in ("add", "mul") and any(
-        graph.producer(name) and reads[name] == 1 for name in made
+        graph.producer(name)
+        and reads[name] == 1
+        and not (read and any(given) and _is_first(graph, name, produced))
+        for name in made
     ):
         return True
     return not read and (not any(given) or not apart.isdisjoint(sources))
+
+
+def _is_first(graph: Graph, name: str, produced: set[str]) -> bool:
+    """Tell whether a value depends on no layer, so that the host makes it before all of them."""
+
+    def above(value: str) -> tuple[str, ...]:
+        node = graph.producer(value)
+        return node.inputs if node else ()
+
+    return produced.isdisjoint(reach([name], above))
 
 
 def _is_quantised(graph: Graph, name: str, produced: set[str], apart: frozenset[str]) -> bool:

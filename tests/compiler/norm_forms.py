@@ -103,6 +103,56 @@ def of_unit_heads(block: Block) -> str:
     return block.end(block.joined(block("MatMul", shares, v)))
 
 
+def unit_rows(block: Block, x: str) -> str:
+    """torch.nn.functional.normalize along the last axis."""
+    norm = block("Clip", block("ReduceL2", x, LAST), floats(1e-12))
+    return block("Div", x, block("Expand", norm, block("Shape", x)))
+
+
+def temperatures(block: Block) -> np.ndarray:
+    return floats(block.chance.uniform(2, 12, (HEADS, 1, 1)))
+
+
+def of_swin(block: Block, windows: int = 1) -> str:
+    """SwinV2: cosines times a temperature for each head, wide biases, and masks of windows."""
+    size = TOKENS // windows
+    rows = block("Reshape", "x", np.array([windows, size, WIDTH]))
+    parts = block(
+        "Reshape", block.dense(rows, 3 * WIDTH), np.array([windows, size, 3, HEADS, SIZE])
+    )
+    parts = block("Transpose", parts, perm=[2, 0, 3, 1, 4])
+    q, k, v = (block("Gather", parts, np.array(index), axis=0) for index in range(3))
+    turned = block("Transpose", unit_rows(block, k), perm=[0, 1, 3, 2])
+    logarithm = np.log(temperatures(block))
+    limited = block("Exp", block("Clip", logarithm, None, floats(np.log(100))))
+    scores = block("Mul", block("MatMul", unit_rows(block, q), turned), limited)
+    places = block.chance.normal(0, 1, (1, HEADS, size, size))
+    scores = block("Add", scores, floats(16 / (1 + np.exp(-places))))
+    if windows > 1:
+        apart = np.zeros((windows, size, size))
+        apart[-1, : size // 2, size // 2 :] = apart[-1, size // 2 :, : size // 2] = -100
+        scores = block("Reshape", scores, np.array([1, windows, HEADS, size, size]))
+        scores = block("Add", scores, floats(apart)[None, :, None])
+        scores = block("Reshape", scores, np.array([-1, HEADS, size, size]))
+    context = block("MatMul", block("Softmax", scores, axis=-1), v)
+    return block.end(block.joined(context))
+
+
+def of_xcit(block: Block, once: bool) -> str:
+    """Attention of channels: rows of queries and keys have an element for each token."""
+    parts = block("Reshape", block.dense("x", 3 * WIDTH), np.array([1, TOKENS, 3, HEADS, SIZE]))
+    parts = block("Transpose", parts, perm=[2, 0, 3, 4, 1] if once else [2, 0, 3, 1, 4])
+    each = [block("Gather", parts, np.array(index), axis=0) for index in range(3)]
+    if not once:
+        each = [block("Transpose", one, perm=[0, 1, 3, 2]) for one in each]
+    q, k, v = each
+    turned = block("Transpose", unit_rows(block, k), perm=[0, 1, 3, 2])
+    scores = block("Mul", block("MatMul", unit_rows(block, q), turned), temperatures(block))
+    context = block("MatMul", block("Softmax", scores, axis=-1), v)
+    rows = block("Transpose", context, perm=[0, 3, 1, 2])
+    return block.end(block("Reshape", rows, np.array([1, TOKENS, WIDTH])))
+
+
 def with_bias_of_the_layer(block: Block) -> str:
     """BERT's last layer, fused by ONNX Runtime: the bias is an operand of the norm."""
     product = block("MatMul", "x", block.weights(WIDTH, WIDTH))
@@ -128,5 +178,9 @@ NORMS: dict[str, Form] = {
     "norm before heads, rotary": partial(of_heads, "RMSNormalization", after=False, rotary=True),
     "norm of heads, rotary": partial(of_heads, "LayerNormalization", after=True, rotary=True),
     "unit heads": of_unit_heads,
+    "SwinV2": of_swin,
+    "SwinV2, windows": partial(of_swin, windows=2),
+    "XCiT": partial(of_xcit, once=False),
+    "XCiT of timm": partial(of_xcit, once=True),
     "bias in the last norm": with_bias_of_the_layer,
 }

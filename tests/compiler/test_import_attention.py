@@ -104,6 +104,7 @@ def separate(keys=7, outputs=("y",), **others) -> Form:
 
 
 MASKS = {
+    "ends and starts": lengths(4, 6, 0, 2),
     "lengths": lengths(4, 6),
     "of keys": (np.arange(POSITIONS) < [[3], [6]]).astype(np.int32),
     "of pairs": (GENERATOR.random((BATCH, POSITIONS, POSITIONS)) < 0.7).astype(np.int32),
@@ -363,7 +364,7 @@ def test_a_swish_is_a_product_with_its_sigmoid() -> None:
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        (packed(lengths(1, 2, 3, 4)), r"no other masks, got \[4\]; give \[batch\] lengths"),
+        (packed(lengths(*range(8))), r"no other masks, got \[8\]; give \[batch\] ends, \[2"),
         (grouped(smooth_softmax=1), "no sink of the softmax, got one; export without it"),
         (packed(do_rotary=1), "no rotary embedding in Attention, got `do_rotary`"),
         (rotary((2, 6, 64), [4], scale=2.0), "no scale or packed batch in RotaryEmbedding"),

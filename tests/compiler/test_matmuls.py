@@ -69,9 +69,10 @@ def product(operator: QMatMul, batch: int, rows: int, depth: int, columns: int) 
 @st.composite
 def products(draw):
     heads, depth = draw(st.integers(1, 4)), draw(st.integers(1, 40))
+    scales = [float(np.float32(0.01 / depth**0.5 * factor)) for factor in (1, 0.3, 2.5, 1)[:heads]]
     operator = QMatMul(
         heads=heads,
-        scale=float(np.float32(0.01 / depth**0.5)),
+        scale=tuple(scales) if draw(st.booleans()) else scales[0],
         zero_point_a=draw(ZERO_POINTS),
         zero_point_b=draw(ZERO_POINTS),
         zero_point_y=draw(st.integers(-128, 127)),
@@ -179,7 +180,8 @@ def test_attention_with_zero_points_is_exact(seed):
 
 
 def test_the_definition_is_a_sum_of_integers_that_is_requantised_once():
-    operator = QMatMul(2, 0.004, -128, 7, 3, True, (True, False, True), -100, 90)
+    scales = 0.004, 0.001
+    operator = QMatMul(2, scales, -128, 7, 3, True, (True, False, True), -100, 90)
     graph = product(operator, 1, 3, 5, 4)
     inputs = random_inputs(graph)
     a = inputs["a"].astype(int).reshape(3, 2, 5) + 128
@@ -187,7 +189,8 @@ def test_the_definition_is_a_sum_of_integers_that_is_requantised_once():
     totals = np.zeros((3, 2, 4), np.int32)
     for row, head, column, i in itertools.product(range(3), range(2), range(4), range(5)):
         totals[row, head, column] += a[row, head, i] * b[head, column, i]
-    expected = quantise_output(totals, np.float32(0.004), 3, -100, 90).reshape(1, 1, 3, 8)
+    factors = np.array(scales, np.float32)[:, None]
+    expected = quantise_output(totals, factors, 3, -100, 90).reshape(1, 1, 3, 8)
     np.testing.assert_array_equal(evaluate(graph, inputs)["y"], expected)
     assert len(np.unique(expected)) > 10
 
@@ -216,7 +219,8 @@ def test_any_schedule_keeps_the_meaning(sums, schedules, monkeypatch):
 def test_products_are_equal_on_the_hardware():
     plain = QMatMul(2, 0.002, 0, 0, 3)
     scores = QMatMul(2, 0.002, 4, -3, 3, True, (True, True, False))
-    for operator, name in itertools.product((plain, scores), ("4x4", "8x16")):
+    apart = QMatMul(2, (0.002, 0.0007), 4, 0, 3, False, (False, True, True))
+    for operator, name in itertools.product((plain, scores, apart), ("4x4", "8x16")):
         graph = product(operator, 1, 70, 12, 20)
         inputs = random_inputs(graph)
         with open_device("rtl", PRESETS[name]) as device:

@@ -14,14 +14,18 @@ from tilewright.compiler.quantiser.options import QuantiserOptions
 from tilewright.isa.configuration import PRESETS
 
 from .attention_networks import assert_one_program
+from .mask_forms import MASKED
 from .norm_forms import NORMS
 from .onnx_models import run_onnxruntime
 from .relative_forms import RELATIVE
 from .transformer_forms import FORMS as USUAL
 from .transformer_forms import Block
 
-FORMS = USUAL | RELATIVE | NORMS
-QUICK_NORMS = "torch's normalize", "norm of channels", "norm of heads, rotary"
+FORMS = USUAL | MASKED | RELATIVE | NORMS
+QUICK_NORMS = (
+    *("torch's normalize", "norm of channels", "norm of heads, rotary"),
+    *("SwinV2, windows", "XCiT"),
+)
 """Of those in `norm_forms`, which differ little."""
 MACHINE = PRESETS["8x8"].replace(name="rows-8x8", row_statistics="all")
 

@@ -201,10 +201,13 @@ def own_attention(
     return block.end(block.joined(y) if apart else y)
 
 
-def packed_attention(block: Block, mask: bool = False, **attributes) -> str:
+def packed_attention(block: Block, mask: str = "", **attributes) -> str:
     operands = ["x", block.weights(WIDTH, 3 * WIDTH), block.weights(3 * WIDTH)]
-    if mask:
+    if mask == "kept":
         operands.append(block.lengths(dtype=np.int32))
+    if mask == "ends":
+        block.inputs["ends"] = lambda c: np.array([c.integers(6, TOKENS + 1), 3], np.int32)
+        operands.append("ends")
     return block.end(block.fused("Attention", *operands, num_heads=HEADS, **attributes))
 
 
@@ -332,7 +335,8 @@ ATTENTION: dict[str, Form] = {
     "Attention, biases": partial(own_attention, mask=SLOPES + causal()),
     "packed Attention": packed_attention,
     "packed Attention, causal": partial(packed_attention, unidirectional=1),
-    "packed Attention, padding": partial(packed_attention, mask=True),
+    "packed Attention, padding": partial(packed_attention, mask="kept"),
+    "packed Attention, ends and starts": partial(packed_attention, mask="ends"),
     "MultiHeadAttention": multi_head,
     "MultiHeadAttention, padding": partial(multi_head, mask=True),
     "MultiHeadAttention, bias": partial(multi_head, bias=True, unidirectional=1),

@@ -11,6 +11,8 @@ operands must be loaded more than once. All forms are exact and need more produc
 0 costs nothing.
 """
 
+import math
+
 import numpy as np
 
 from ....errors import UnfitError
@@ -112,13 +114,16 @@ def matmul(operator: Multiplying, site: StoredNode) -> Kernel:
         return te.kernel(node.name, sums(node.output.name, axes, total), {}, count)
     acc = te.compute("acc", "int32", axes, total)
     view = te.View((first, move, (ROWS, 1), (CHANNELS, 1)), columns if joined_y else 0)
-    value = requantised(acc[axes], (column,), operator)
-    return te.kernel(
-        node.name,
-        stored(node.output.name, axes, value, view),
-        scalars(known, operator.scale, lanes),
-        count,
-    )
+    value = requantised(acc[axes], (*axes[1:2][: operator.by_head], column), operator)
+    out = stored(node.output.name, axes, value, view)
+    return te.kernel(node.name, out, _scalars(known, operator, lanes), count)
+
+
+def _scalars(bias: int, operator: QMatMul, *shape: int) -> dict[str, np.ndarray]:
+    """A bias and a scale for every channel of a head, or of each."""
+    heads = [scalars(bias, scale, math.prod(shape)) for scale in np.ravel(operator.scale)]
+    whole = (len(heads), *shape) if operator.by_head else shape
+    return {name: np.concatenate([one[name] for one in heads]).reshape(whole) for name in heads[0]}
 
 
 def _prefers_sums(
@@ -188,9 +193,8 @@ def _bordered(
     total = corrected(acc[axes], axes, terms)
     own = moves[1][1] if operator.joined[2] else lanes
     view = te.View((*moves, (ROWS, 1), (CHANNELS, size), (CHANNELS, 1)), own)
-    value = requantised(total, (block, lane), operator)
-    known = scalars(depth * za * zb, operator.scale, lanes)
-    shaped = {name: data.reshape(-1, size) for name, data in known.items()}
+    value = requantised(total, (*axes[1:2][: operator.by_head], block, lane), operator)
+    shaped = _scalars(depth * za * zb, operator, lanes // size, size)
     out = stored(site.node.output.name, axes, value, view)
     macs = n * heads * m * columns * depth
     return te.kernel(site.node.name, out, {**constants, **shaped}, macs)

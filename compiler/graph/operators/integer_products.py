@@ -29,6 +29,10 @@ class Multiplying(Accelerated):
     joined: tuple[bool, bool, bool]
     repeats: int
 
+    @property
+    def by_head(self) -> bool:
+        return False
+
     def extents_of(self, types: Types) -> Quad:
         """Return [N, heads, M, L].
 
@@ -94,7 +98,8 @@ class QMatMul(Multiplying, Requantising):
 
     leads: ClassVar[bool] = True
     heads: int
-    scale: float
+    scale: float | tuple[float, ...]
+    """One for each head if they differ."""
     zero_point_a: int
     zero_point_b: int
     zero_point_y: int
@@ -104,14 +109,22 @@ class QMatMul(Multiplying, Requantising):
     high: int = 127
     repeats: int = 1
 
+    @property
+    def by_head(self) -> bool:
+        """Whether heads have scales of their own."""
+        return isinstance(self.scale, tuple)
+
     def result_type(self, types: Types) -> TensorType:
         n, heads, rows, columns = self.extents_of(types)
+        fits = np.size(self.scale) == (self.heads if self.by_head else 1)
+        self.expect(fits and not (self.by_head and self.repeats > 1), "one scale or heads", types)
         if self.joined[2]:
             return TensorType("int8", (n, 1, rows, heads * columns))
         return TensorType("int8", (n, heads, rows, columns))
 
     def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        y = self.requantised(self.accumulators(a, b), self.scale)
+        scale = np.reshape(self.scale, (-1, 1, 1))
+        y = self.requantised(self.accumulators(a, b), scale)
         return _join_heads(y) if self.joined[2] else y
 
 

@@ -1,0 +1,90 @@
+"""Float inputs that are masks in all samples are masks; values that may be others are none."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.passes.masks import excludes, mask_step
+from tilewright.compiler.passes.plain_attention import plain_attention_to_quantise
+from tilewright.compiler.quantiser.given_masks import mark_masks
+
+ADD, MULTIPLY, SUBTRACT = map(ops.Binary, ("Add", "Mul", "Sub"))
+KEYS = 4
+
+
+def floats(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float32)
+
+
+def network(dtype: str = "float32", scale: float = -1e9, whole: bool = True) -> Graph:
+    """`scores + (1 - m) * scale`, or `scores + m`, with an input m."""
+    inputs = [
+        Value("x", TensorType("float32", (1, KEYS))),
+        Value("m", TensorType(dtype, (1, KEYS))),
+    ]
+    builder = Builder("mask", inputs)
+    added = "m"
+    if whole:
+        number = builder.emit(ops.Cast("float32"), ["m"]) if dtype != "float32" else "m"
+        dropped = builder.emit(SUBTRACT, [builder.constant(floats(1), "one"), number])
+        factor = builder.constant(floats(scale), "factor")
+        added = builder.emit(MULTIPLY, [dropped, factor], name="added")
+    return builder.graph([Output("y", builder.emit(ADD, ["x", added], "sum"))])
+
+
+def added_to_scores(graph: Graph) -> str:
+    return graph.nodes[-1].inputs[1]
+
+
+@pytest.mark.parametrize(
+    ("graph", "samples", "given", "expected"),
+    [
+        (network(), (1, 1, 0, 0), (1, 1, 0.5, 0), (0, 0, 0, -1e9)),
+        (network(), (1, 1, 1, 1), (1, 1, 1, 0), (0, 0, 0, -1e9)),
+        (network(whole=False), (0, 0, -np.inf, -2000), (0, -1, -800, -1e5), (0, 0, -2000, -2000)),
+    ],
+    ids=["0 and 1", "no padding in the samples", "added"],
+)
+def test_an_input_that_is_a_mask_in_all_samples_is_one(graph, samples, given, expected):
+    assert not excludes(graph, added_to_scores(graph))
+    found = mark_masks(graph, {"x": np.ones((1, 1, KEYS), np.float32), "m": floats(*samples)[None]})
+    assert excludes(found, added_to_scores(found))
+    result = evaluate(found, {"x": np.zeros((1, KEYS), np.float32), "m": floats(*given)[None]})
+    np.testing.assert_array_equal(result["y"], floats(*expected)[None])
+
+
+@pytest.mark.parametrize(
+    ("graph", "samples"),
+    [
+        (network(), (1, 0.5, 0, 0)),
+        (network(scale=-10), (1, 1, 0, 0)),
+        (network(whole=False), (0, 0, 0, 0)),
+        (network(whole=False), (0, -3, -np.inf, 0)),
+        (network("int64"), (1, 1, 0, 0)),
+    ],
+    ids=["other numbers", "a small factor", "zeros", "a bias", "an integer"],
+)
+def test_other_inputs_stay_as_they_are(graph, samples):
+    assert mark_masks(graph, {"x": floats(1, 1, 0, 0)[None], "m": floats(*samples)[None]}) is graph
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "step"),
+    [("int64", -1e4, 1e4), ("bool", -1e4, 1e4), ("int64", 1e4, 0), ("float32", -1e4, 0)],
+)
+def test_what_masks_are_made_of(dtype, scale, step):
+    graph = network(dtype, scale)
+    assert mask_step(graph, added_to_scores(graph)) == step
+
+
+def test_a_wide_bias_does_not_hide_a_mask():
+    """Together, they would be a bias of a range from -100 to 16."""
+    builder = Builder("window", [Value("x", TensorType("float32", (1, KEYS)))])
+    mask, bias = builder.constant(floats(0, -100, 0, -100)), builder.constant(floats(16, 14, 2, 9))
+    masked = builder.emit(ADD, ["x", mask])
+    graph = builder.graph([Output("y", builder.emit(ADD, [masked, bias]))])
+    found = plain_attention_to_quantise(graph)
+    first, last = found.nodes
+    np.testing.assert_array_equal(found.data(first.inputs[1]), floats(16, 14, 2, 9))
+    np.testing.assert_array_equal(found.data(last.inputs[1]), floats(0, -100, 0, -100))
