@@ -15,7 +15,7 @@ from .onnx_scope import Key, schema_of
 
 RARE = (
     *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
-    *("Det", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
+    *("Det", "MaxRoiPool", "Mean", "MelWeightMatrix"),
     *("NonMaxSuppression", "NonZero", "ReverseSequence", "STFT"),
     *("TensorScatter", "TfIdfVectorizer", "Unique"),
 )
@@ -39,7 +39,6 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "DFT": (1, 2),
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "STFT": (1, 3),
-    "MaxUnpool": (2,),
 }
 """Operands whose values determine the shapes of the results."""
 

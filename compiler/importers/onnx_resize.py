@@ -61,7 +61,8 @@ def _half_pixel(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
 
 def _half_pixel_symmetric(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
     adjustment = type(one.scale)(one.extent) / (one.scale * type(one.scale)(one.size))
-    return one.size / 2 * (1 - adjustment) + (x + 0.5) / one.scale - 0.5
+    wide = _half_pixel(x.astype(np.float64), one)  # ONNX Runtime rounds to binary32 only once here
+    return (one.size / 2 * (1 - adjustment) + wide).astype(x.dtype)
 
 
 def _align_corners(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
