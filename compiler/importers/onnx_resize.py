@@ -226,6 +226,7 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
     sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MAX_EXTENT)).all())
     if not sound:
         expected = f"{len(axes)} positive {'scales' if by_scales else 'sizes'}"
+        expected += f" below {MAX_EXTENT:,}"
         node.fail(expected, f"{requested.tolist()}", "give one for each axis")
     old = [shape[axis] for axis in axes]
     if min(old, default=1) < 1 and not (by_scales and (requested == 1).all()):
