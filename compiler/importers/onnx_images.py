@@ -4,6 +4,8 @@ One-dimensional images [N, C, L] of the types that layers and kernels have are r
 [N, C, 1, L] and back.
 """
 
+from dataclasses import replace
+
 from ..graph import operators as ops
 from .onnx_node import OnnxNode
 from .onnx_windows import WindowAttributes, positive, window_of
@@ -82,12 +84,18 @@ def import_pool(node: OnnxNode) -> str | list[str]:
     return [pooled, node.emit(operator, [node.input(0)], node.proto.output[1])]
 
 
-def import_max_unpool(node: OnnxNode) -> str | None:
-    """Import MaxUnpool; ONNX's reference runs one whose output has another shape."""
-    if node.has(2):
-        return None
+def import_max_unpool(node: OnnxNode) -> str:
+    """Import MaxUnpool; where its shape is given, the indices count the elements of that shape."""
     window = window_of(node, node.attribute("kernel_shape", ()))
     operator = ops.MaxUnpool(window.kernel, window.strides, window.pads)
+    if node.has(2):
+        asked, least = node.integers(2), operator.unpooled(node.type(0).shape)
+        more = [to - size for to, size in zip(asked, least, strict=False)]
+        if len(asked) != len(least) or any(more[:2]) or min(more) < 0:
+            expected = f"an `output_shape` of {list(least)} or more along the image's axes"
+            node.fail(expected, f"{list(asked)}", "correct the model")
+        kernel = tuple(map(sum, zip(window.kernel, more[2:], strict=True)))  # only extents count
+        operator = replace(operator, kernel=kernel)
     return node.emit(operator, [node.input(0), node.input(1)])
 
 

@@ -8,14 +8,15 @@ import numpy as np
 import onnx
 
 from ...errors import CompileError, ImportModelError
+from ..graph import TensorType
 from ..graph.operators import OnnxReference
-from ..graph.types import DTYPES
+from ..graph.types import DTYPES, MAX_BYTES
 from .onnx_node import OnnxNode
 from .onnx_scope import Key, schema_of
 
 RARE = (
     *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
-    *("Det", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
+    *("Det", "Mean", "MelWeightMatrix"),
     *("NonMaxSuppression", "NonZero", "ReverseSequence", "STFT"),
     *("TensorScatter", "TfIdfVectorizer", "Unique"),
 )
@@ -39,7 +40,6 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "DFT": (1, 2),
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "STFT": (1, 3),
-    "MaxUnpool": (2,),
 }
 """Operands whose values determine the shapes of the results."""
 
@@ -54,9 +54,8 @@ def import_library(node: OnnxNode) -> list[str]:
         tuple((i, "", ()) for i, name in enumerate(node.proto.output) if name),
     )
     operands = [node.input(i) for i, given in enumerate(operator.present) if given]
-    for index in SHAPE_OPERANDS.get(node.proto.op_type, ()):
-        if node.has(index):
-            node.constant(index)
+    if shaping := SHAPE_OPERANDS.get(node.proto.op_type):
+        _check_extents(node, [index for index in shaping if node.has(index)])
     known = [node.known(name) for name in operands]
     arrays = [array for array in known if array is not None]
     if len(arrays) == len(operands):
@@ -65,6 +64,31 @@ def import_library(node: OnnxNode) -> list[str]:
     typed = replace(operator, results=tuple(_results(node, operator, operands)))
     found = iter(node.emit_outputs(typed, operands, [name for name in node.proto.output if name]))
     return [next(found) if name else "" for name in node.proto.output]
+
+
+def _check_extents(node: OnnxNode, shaping: Sequence[int]) -> None:
+    """Reject results beyond memory before the reference allocates them."""
+    values = {node.proto.input[i]: onnx.numpy_helper.from_array(node.constant(i)) for i in shaping}
+    types = {}
+    for index, name in enumerate(node.proto.input):
+        if node.has(index):
+            kind = node.type(index)
+            code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[kind.dtype]))
+            types[name] = onnx.helper.make_tensor_type_proto(code, kind.shape)
+    version = node.scope.opsets.get(node.key[0], 1)
+    try:
+        found = onnx.shape_inference.infer_node_outputs(
+            onnx.defs.get_schema(node.key[1], version, node.key[0]),
+            node.proto,
+            types,
+            values,
+            opset_imports=[onnx.helper.make_opsetid(node.key[0], version)],
+        )
+    except (onnx.shape_inference.InferenceError, ValueError):
+        return  # the reference tells what is wrong
+    for inferred in found.values():
+        shape = [max(axis.dim_value, 0) for axis in inferred.tensor_type.shape.dim]
+        node.check(TensorType("float32", tuple(shape)), MAX_BYTES)
 
 
 def _run(

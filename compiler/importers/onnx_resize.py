@@ -61,7 +61,8 @@ def _half_pixel(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
 
 def _half_pixel_symmetric(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
     adjustment = type(one.scale)(one.extent) / (one.scale * type(one.scale)(one.size))
-    return one.size / 2 * (1 - adjustment) + (x + 0.5) / one.scale - 0.5
+    wide = _half_pixel(x.astype(np.float64), one)  # ONNX Runtime rounds to binary32 only once here
+    return (one.size / 2 * (1 - adjustment) + wide).astype(x.dtype)
 
 
 def _align_corners(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
@@ -225,6 +226,7 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
     sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MAX_EXTENT)).all())
     if not sound:
         expected = f"{len(axes)} positive {'scales' if by_scales else 'sizes'}"
+        expected += f" below {MAX_EXTENT:,}"
         node.fail(expected, f"{requested.tolist()}", "give one for each axis")
     old = [shape[axis] for axis in axes]
     if min(old, default=1) < 1 and not (by_scales and (requested == 1).all()):

@@ -18,12 +18,13 @@ def compose(site: Site, x: str, inner: str, outer: str) -> str | None:
 
 @rule_of(ops.QLut, op(ops.Clamping, capture="layer", value="x", private=True), constant("table"))
 def clamp(site: Site, layer: ops.QConv | ops.QAdd | ops.QMul, x: str, table: str) -> str | None:
-    """QLut(op(x), a clamp) -> op(x) with narrower bounds."""
+    """QLut(op(x), a clamp) -> op(x) with narrower bounds; the scale may differ, if only in name."""
     values = np.arange(layer.low, layer.high + 1)
     results = site.data(table)[values + 128]
     low, high = int(results.min()), int(results.max())
-    kind = site.root.output.type.quantisation
-    if site.quantisation_of(x) != kind or not np.array_equal(results, np.clip(values, low, high)):
+    kinds = site.quantisation_of(x), site.root.output.type.quantisation
+    points = {kind and kind.zero_point for kind in kinds}
+    if len(points) > 1 or not np.array_equal(results, np.clip(values, low, high)):
         return None
     made = site.node("layer")
     return site.become(replace(layer, low=low, high=high), *made.inputs, label=made.name)

@@ -33,6 +33,7 @@ RUNTIMES: Mapping[str, Sequence[str]] = {
         "test_resize_downsample_scales_linear_align_corners",
         "test_resize_downsample_scales_cubic_align_corners",
     ),
+    "MaxUnpool to a given shape": ("test_maxunpool_export_with_output_shape",),
 }
 """Cases that expect what ONNX's reference evaluator alone computes, by the reason.
 
@@ -208,19 +209,50 @@ APART = (
     "",
     "| operator | here, as in ONNX Runtime | ONNX's reference evaluator |",
     "|---|---|---|",
-    "| Resize, `align_corners` or `tf_crop_and_resize`, a scale that gives a fractional extent | "
-    "divides by the extent of the result, so that corners map to corners | divides by the "
-    "fractional extent |",
+    "| Resize, `align_corners` or `tf_crop_and_resize`, a scale or `keep_aspect_ratio_policy` that "
+    "gives a fractional extent | divides by the extent of the result, so that corners map to "
+    "corners | divides by the fractional extent |",
+    "| Resize to the nearest, by scales | positions in binary32, so that ties round alike; those "
+    "of `half_pixel_symmetric` are rounded to it from binary64 | in binary64 |",
     "| Resize, `tf_crop_and_resize` | decides in binary32 what lies beyond the edge | in binary64 "
     "|",
     "| Resize, `pytorch_half_pixel`, to one element | position 0, as specified | position -0.5, "
     "which differs if cubic or antialiased |",
     "| LpNormalization, `p` = 1 | divides by the sum of magnitudes | by the sum with signs |",
-    "| LSTM, `clip` | limits the inputs of the gates | does not clip; by the specification's "
-    "words, the cell state is limited before its function too |",
+    "| LSTM, GRU, RNN, `clip` | limits the inputs of the gates | does not clip; by the "
+    "specification's words, the cell state is limited before its function too |",
+    "| LSTM, GRU, RNN, `sequence_lens` | ends each sequence there | ignores it |",
+    "| GridSample, cubic, `border` | weights repeated elements beyond the border | moves the "
+    "position to the border |",
+    "| MaxUnpool, `output_shape` | the indices count the elements of that shape | the indices "
+    "count those of the smallest shape, which is then padded |",
+    "| AveragePool, LpPool, MaxPool, `ceil_mode` | the last windows are cut off at the end of the "
+    "image or its padding | moves all windows, repeats elements, or gives another extent |",
+    "| MaxPool, `auto_pad` | pads as specified | `SAME_LOWER` gives fewer windows |",
+    "| LRN | sums over all channels within reach | counts as many channels as there are images |",
+    "| Softmax, LogSoftmax, Hardmax before operator set 13, RoiAlign before 16 | as that set says "
+    "| as the newest set says |",
     "",
-    "Linear Resize of integers rounds to the nearest, as the reference does; ONNX Runtime "
-    "truncates, so that an image of 255s may become one of 254s.",
+    "Where ONNX Runtime stands alone, the specification counts, and what PyTorch does:",
+    "",
+    "| operator | here | ONNX Runtime |",
+    "|---|---|---|",
+    "| Resize, linear, of integers | rounds to the nearest, as the reference does | truncates, so "
+    "that an image of 255s may become one of 254s |",
+    "| Resize to the nearest, by sizes | positions in binary64, as in the reference | in binary32 "
+    "|",
+    "| Resize by a scale that leaves all extents as they are | resamples, as PyTorch does | copies "
+    "|",
+    "| Resize, `tf_crop_and_resize`, an axis whose extent stays | crops it, as TensorFlow does | "
+    "leaves it whole |",
+    "| Resize, `keep_aspect_ratio_policy` with negative `axes` | resizes these axes | does not "
+    "resize |",
+    "| ConvTranspose, `SAME_UPPER` or `SAME_LOWER`, a stride beyond the kernel | the result has "
+    "the input's extents times the stride | has fewer elements |",
+    "| ReduceMean of nothing | NaN, as in PyTorch | 0 |",
+    "",
+    "AffineGrid with `align_corners` places a single element of an axis in the middle, as PyTorch "
+    "does; ONNX Runtime and the reference place it at either end.",
 )
 """The section of the page about results that differ from the reference evaluator's."""
 

@@ -230,6 +230,23 @@ def test_a_shared_layer_keeps_its_bounds_beside_a_clamping_table() -> None:
     assert folded.attributes == ops.QMaxPool((2, 2), (2, 2), (0, 0, 0, 0), low=0)
 
 
+@pytest.mark.parametrize("zero_point", [0, 9])
+@pytest.mark.parametrize("ratio", [0.125, 0.2])
+def test_a_factor_between_scales_of_its_ratio_is_no_step(zero_point: int, ratio: float) -> None:
+    """As 1 / sqrt(d) behind the scores of attention: the same integers have another scale."""
+    products, scaled = Quantisation(0.05, zero_point), Quantisation(0.00625, zero_point)
+    builder = image(products, 1, 4, 4, 2)
+    pool = builder.emit(ops.QMaxPool((2, 2), (2, 2), (0, 0, 0, 0)), ["x"], quantisation=products)
+    x = (np.arange(-128, 128) - zero_point) * 0.05 * ratio / 0.00625 + zero_point
+    table = builder.constant(np.clip(np.rint(x), -128, 127).astype(np.int8))
+    graph = finish(builder, builder.emit(ops.QLut(), [pool, table], quantisation=scaled))
+    after = verify(passes.fold_tables(graph))
+    assert [n.op for n in after.nodes] == ["qmaxpool"] + ["qlut"] * (ratio != 0.125)
+    assert after.types[after.outputs[0].value].quantisation == scaled
+    inputs = random_input(graph)
+    np.testing.assert_array_equal(evaluate(graph, inputs)["y"], evaluate(after, inputs)["y"])
+
+
 def test_two_tables_become_one() -> None:
     builder = image(ONE, 1, 4, 4, 2)
     rng = np.random.default_rng(4)

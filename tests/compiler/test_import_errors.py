@@ -403,3 +403,21 @@ def test_attributes_of_recurrent_layers_are_checked(attributes: Any, expected: s
     proto = model([layer], [value("x", np.float32, [3, 2, 4])], ["y"], held)
     with pytest.raises(ImportModelError, match=f"node `cell`.*{expected}; correct"):
         import_onnx(proto.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "held", "bytes_"),
+    [
+        ("DFT", [1, 8, 1], [1 << 31, 1], 1 << 34),
+        ("Col2Im", [1, 8, 16], [[1 << 15, 1 << 15], [2, 2]], 1 << 33),
+        ("STFT", [1, 1 << 20, 1], [1, None, 1 << 18], 786_433 << 21),
+    ],
+)
+def test_rare_operators_allocate_nothing_beyond_the_limit(kind, shape, held, bytes_):
+    """The run that finds their types would take many GiB."""
+    names = ["" if one is None else f"c{i}" for i, one in enumerate(held)]
+    given = {f"c{i}": integers(one) for i, one in enumerate(held) if one is not None}
+    made = node(kind, ["x", *names], ["y"])
+    proto = model([made], [value("x", np.float32, shape)], ["y"], given, 20)
+    with pytest.raises(ImportModelError, match=f"takes {bytes_:,} bytes, expected at most"):
+        import_onnx(proto.SerializeToString())

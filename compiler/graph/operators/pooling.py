@@ -202,11 +202,12 @@ class MaxUnpool(Operator):
         fits = fits and indices.dtype == "int64" and x.dtype in NUMBERS
         fits = fits and (len(self.strides), len(self.pads)) == (axes, 2 * axes)
         self.expect(fits, "numbers [N,C,...] and as many int64 indices", types)
-        shape = self._unpooled(x.shape)
+        shape = self.unpooled(x.shape)
         self.expect(min(shape[2:]) >= 1, "an output that is not empty", types)
         return TensorType(x.dtype, shape)
 
-    def _unpooled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def unpooled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the output's shape for one of x."""
         ends = zip(self.pads, self.pads[len(self.kernel) :], strict=False)
         windows = zip(shape[2:], self.strides, self.kernel, ends, strict=True)
         return *shape[:2], *(
@@ -214,6 +215,6 @@ class MaxUnpool(Operator):
         )
 
     def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        result = np.zeros(self._unpooled(x.shape), x.dtype)
+        result = np.zeros(self.unpooled(x.shape), x.dtype)
         result.reshape(-1)[within(indices, result.size)] = x
         return result
