@@ -4,7 +4,8 @@ A layer alone takes its candidates in the order of their estimates, and ends wit
 all legal candidates were timed, or the best one is so near the lower bound that none can gain more.
 What is faster alone need not be faster in the network, where layers overlap. So the last word is
 the exact time of the whole network. With devices, their cycles take the place of the exact ones.
-Before that, other divisions of the network into layers are tried, see `chain_search`.
+Before that, other divisions of the network into layers are tried, see `chain_search`; after it,
+smaller first tiles, see `first_tiles`.
 """
 
 import math
@@ -21,6 +22,7 @@ from ...runtime.wire import JobVerdict
 from ...wording import counted
 from ..sweep.records import LOST, Record
 from .chain_search import least_cycles, search_chains
+from .first_tiles import search_first_tiles
 from .layer_bench import LayerBench
 from .layer_records import LayerRecords
 from .layer_trials import LayerTrial, LayerTrials
@@ -120,6 +122,8 @@ class SearchedNetwork:
         Steps by layer that make the network faster.
     chains
         The other divisions into layers that were tried.
+    first_tiles
+        The smaller first tiles that were tried.
     """
 
     before: int
@@ -128,6 +132,7 @@ class SearchedNetwork:
     layers: tuple[SearchedLayer, ...]
     schedules: Mapping[str, str]
     chains: tuple[TriedChange, ...] = ()
+    first_tiles: tuple[TriedChange, ...] = ()
     least: int | None = None
     stopped: str = ""
 
@@ -139,6 +144,7 @@ class SearchedNetwork:
             "bound": self.bound,
             "bound_of_all_divisions": self.least,
             "chains": [asdict(one) for one in self.chains],
+            "first_tiles": [asdict(one) for one in self.first_tiles],
             "layers": [one.to_json() for one in self.layers],
             "schedules": dict(self.schedules),
             "stopped": self.stopped,
@@ -259,6 +265,7 @@ def search_network(
 
     Each layer gets a share of the remaining budget in proportion to its distance from the bound.
     Faster schedules are tried in the network at once, so that a run that ends early uses them too.
+    Smaller first tiles get what remains.
 
     Parameters
     ----------
@@ -294,8 +301,8 @@ def search_network(
 
     try:
         search_chains(network, math.ceil(CHAINS_SHARE * trials), may_divide)
-        module, division = network.module(), network.division
         left = trials - len(network.chains)
+        module, division = network.module(), network.division
         for name, share in _shares(module):
             if (now := clock()) >= end:
                 results[name] = SearchedLayer(name, 0, 0, 0, skipped="no time was left for it")
@@ -315,13 +322,14 @@ def search_network(
             if result.steps and clock() < end:
                 network.attempt({**network.kept, name: result.steps})
             watch(result)
+        search_first_tiles(network, left, lambda: clock() < end)
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
     order = dict.fromkeys(row["name"] for row in module.report["layers"])
     return SearchedNetwork(
         network.before, network.cycles, module.report["bound"],
         tuple(results[name] for name in order if name in results), network.kept,
-        tuple(network.chains), lowest, stopped,
+        tuple(network.chains), tuple(network.first_tiles), lowest, stopped,
     )  # fmt: skip
 
 
