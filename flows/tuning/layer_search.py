@@ -17,10 +17,12 @@ from typing import Any
 from ...compiler.accelerator.search import Candidate
 from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
+from ...compiler.scheduling.given_schedules import NO_SCHEDULES
 from ...errors import UsageError
 from ...runtime.wire import JobVerdict
 from ...wording import counted
 from ..sweep.records import LOST, Record
+from .candidate_workers import CandidateWorkers
 from .chain_search import least_cycles, search_chains
 from .first_tiles import search_first_tiles
 from .layer_bench import LayerBench
@@ -159,6 +161,8 @@ def search_layer(
     devices: LayerTrials | None = None,
     records: LayerRecords | None = None,
     division: str = "",
+    workers: CandidateWorkers | None = None,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
 ) -> SearchedLayer:
     """Search the candidates of one layer.
 
@@ -174,6 +178,10 @@ def search_layer(
         Outcomes of earlier runs; None if there are none.
     division
         What distinguishes the module from others of the network.
+    workers
+        Count exact cycles; None for this process.
+    schedules
+        Those that the module was compiled with, for the workers.
     """
     try:
         bench = LayerBench(module, name)
@@ -185,12 +193,15 @@ def search_layer(
         subject = records.subject(bench.form, subject)
 
     def outcomes(batch: Sequence[Candidate | None]) -> list[Record]:
-        def measure(places: Sequence[int]) -> list[Record]:
-            return _measured(bench, [batch[place] for place in places], devices)
+        def measured(places: Sequence[int]) -> list[Record]:
+            wanted = [batch[place] for place in places]
+            if workers is not None and devices is None:
+                return workers.outcomes(name, schedules, [one for one in wanted if one])
+            return _measured(bench, wanted, devices)
 
         if records is None:
-            return measure(range(len(batch)))
-        return records.outcomes(subject, list(map(str, batch)), measure)
+            return measured(range(len(batch)))
+        return records.outcomes(subject, list(map(str, batch)), measured)
 
     if devices is not None:
         (record,) = outcomes([None])
@@ -201,7 +212,7 @@ def search_layer(
     best, chosen = default, None
     log: list[LoggedTrial] = []
     while len(log) < min(trials, len(candidates)) and best > near and may_go_on():
-        width = devices.width if devices else 1
+        width = devices.width if devices else workers.width if workers else 1
         batch = candidates[len(log) : min(trials, len(log) + width)]
         for candidate, record in zip(batch, outcomes(batch), strict=True):
             if best <= near:
@@ -258,6 +269,7 @@ def search_network(
     seconds: float | None = None,
     devices: LayerTrials | None = None,
     records: LayerRecords | None = None,
+    workers: CandidateWorkers | None = None,
     watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchedNetwork:
@@ -279,6 +291,8 @@ def search_network(
         Run layers and networks; None for exact cycles.
     records
         Where outcomes are looked up and kept; None for nowhere.
+    workers
+        Count the exact cycles of candidates; None for this process.
 
     Returns
     -------
@@ -302,7 +316,7 @@ def search_network(
     try:
         search_chains(network, math.ceil(CHAINS_SHARE * trials), may_divide)
         left = trials - len(network.chains)
-        module, division = network.module(), network.division
+        module, division, schedules = network.module(), network.division, network.kept
         for name, share in _shares(module):
             if (now := clock()) >= end:
                 results[name] = SearchedLayer(name, 0, 0, 0, skipped="no time was left for it")
@@ -313,8 +327,9 @@ def search_network(
                 return clock() < until
 
             result = search_layer(
-                module, name, math.ceil(share * left), may_go_on, devices, records, division
-            )
+                module, name, math.ceil(share * left), may_go_on, devices, records, division,
+                workers, schedules,
+            )  # fmt: skip
             results[name] = result
             left -= result.timed
             if records is not None:
