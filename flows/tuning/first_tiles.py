@@ -81,8 +81,10 @@ def with_first_tiles(schedule: Schedule) -> Iterator[str]:
     stages = {stage.name: stage for stage in schedule.stages}
     lines = list(map(str, schedule.steps))
     for number, step in enumerate(schedule.steps):
-        stage = stages.get(step.stage) if type(step) is Split else None
-        if stage is None or step.loop not in stage.axes:
+        if not isinstance(step, Split) or isinstance(step, SplitFirst):
+            continue
+        stage = stages[step.stage]
+        if step.loop not in stage.axes:
             continue
         low, high = stage.domain[stage.axes.index(step.loop)]
         extent, blocks = high - low, -(-(high - low) // step.factor)
