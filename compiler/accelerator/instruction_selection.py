@@ -142,6 +142,6 @@ def _cut_loops(plan: StagePlan, axis: str) -> list[str]:
     for relation in plan.stage.relations:
         if isinstance(relation, Fusion) or axis not in plan.stage.origins(relation.parent):
             continue
-        if plan.extents[relation.parent] % relation.factor:
+        if (plan.extents[relation.parent] + relation.lead) % relation.factor:
             cut.append(relation.parent)
     return cut

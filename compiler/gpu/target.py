@@ -202,7 +202,11 @@ def _are_cut(divisions: Sequence[Division], loops: Sequence[str]) -> bool:
     """Whether loops, outermost first, are the digits of one."""
     *outer, whole = loops
     for loop in reversed(outer):
-        cut = [division.parent for division in divisions if division.parts == (loop, whole)]
+        cut = [
+            division.parent
+            for division in divisions
+            if division.parts == (loop, whole) and not division.lead
+        ]
         if not cut:
             return False
         whole = cut[0]

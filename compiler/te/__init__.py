@@ -33,7 +33,17 @@ from .index import Index, axes, reduce_axes
 from .instances import Buffered, Instance, instances
 from .interpret import InterpretError, interpret
 from .law import apply
-from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .loop_steps import (
+    Bind,
+    Fuse,
+    Parallelise,
+    Pipeline,
+    Reorder,
+    Split,
+    SplitFirst,
+    Unroll,
+    Vectorise,
+)
 from .program import Program
 from .regions import region
 from .schedule import Schedule
@@ -59,8 +69,8 @@ __all__ = [
     "Arena", "Bind", "Buffered", "CacheRead", "CacheWrite", "Carry", "ComputeAt", "ComputeRoot",
     "DeclaredTensor", "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise",
     "Patches", "Pipeline", "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError",
-    "Scope", "SetScope", "Split", "Step", "Target", "TensorExpression", "Tensorise", "Unroll",
-    "Vectorise", "View", "apply", "axes", "clamp", "compute", "constant", "cos", "decay",
+    "Scope", "SetScope", "Split", "SplitFirst", "Step", "Target", "TensorExpression", "Tensorise",
+    "Unroll", "Vectorise", "View", "apply", "axes", "clamp", "compute", "constant", "cos", "decay",
     "element", "equal", "erf", "exp", "footprint", "gelu", "instances", "interpret", "kernel",
     "less", "log", "lookup", "max", "maximum", "minimum", "parse_step", "real", "reduce_axes",
     "region", "requantise", "rounded", "row_operation", "select", "sigmoid", "sin", "single",

@@ -153,8 +153,11 @@ class Bounds:
         found = self.interval(definition.value, fixed)
         low, extent = found.low, found.extent + definition.extent - 1
         start = self.interval(definition.base, fixed)
-        if low == start.low:
-            extent = min(extent, start.extent - 1 + definition.size)
+        if low.terms == start.low.terms:  # guards keep the values in the axis
+            end = start.low.constant + start.extent - 1 + definition.size
+            first = max(low.constant, start.low.constant)
+            extent = max(min(low.constant + extent, end) - first, 1)
+            low = Affine(low.terms, first)
         return self._ranges.setdefault(
             (name, fixed), clipped(Interval(low, extent), definition.limits)
         )
@@ -174,7 +177,7 @@ def is_whole(stage: Stage, bounds: Bounds, loop: str) -> bool:
         if not found:
             return not any(loop in r.names for r in stage.relations)
         loop = found[0].parent
-        if extents[loop] % found[0].factor:
+        if found[0].lead or extents[loop] % found[0].factor:
             return False
 
 
@@ -324,14 +327,16 @@ def _plan(
     definitions: dict[str, Definition] = {}
     levels: list[list[VariableBinding]] = [[] for _ in range(len(stage.loops) + 1)]
 
-    def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
-        """Define the variable of a loop that takes `reach` values from the start of its axis."""
+    def bind(
+        loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool, lead: int = 0
+    ) -> None:
+        """Define a loop's variable: `reach` values, `lead` of them before its axis starts."""
         start, size, name = starts.get(loop, _ZERO), extents[loop], variables[loop]
         value = start if leaf else total(value, start)
         extent = reach if leaf else digit.modulus if digit else 1
         definitions[name] = Definition(value, extent, start, size, limits.get(loop))
         let = None if leaf else Let(name, value, digit)
-        conditions = _conditions(name, start, size, reach, limits.get(loop), bounds)
+        conditions = _conditions(name, start, size, (lead, reach), limits.get(loop), bounds)
         levels[needs[loop]].append(VariableBinding(loop, let, conditions))
 
     for loop in stage.loops:
@@ -339,9 +344,9 @@ def _plan(
     for relation in reversed(stage.relations):
         if isinstance(relation, Division):
             outer, inner = (variables[part] for part in relation.parts)
-            value = total(Affine(((outer, relation.factor), (inner, 1))))
+            value = total(Affine(((outer, relation.factor), (inner, 1))), -relation.lead)
             reach = (extents[relation.outer] - 1) * relation.factor + extents[relation.inner]
-            bind(relation.parent, value, None, reach, leaf=False)
+            bind(relation.parent, value, None, reach, leaf=False, lead=relation.lead)
         else:
             fused, size = variables[relation.fused], extents[relation.inner]
             for loop, divisor in ((relation.outer, size), (relation.inner, 1)):
@@ -352,19 +357,27 @@ def _plan(
 
 
 def _conditions(
-    name: str, start: Affine, size: int, reach: int, limits: tuple[int, int] | None, bounds: Bounds
+    name: str,
+    start: Affine,
+    size: int,
+    values: tuple[int, int],
+    limits: tuple[int, int] | None,
+    bounds: Bounds,
 ) -> tuple[Condition, ...]:
-    """The conditions to check for a variable that takes `reach` values from `start`."""
+    """The conditions for a variable that takes some `values`: those before `start`, and all."""
+    lead, reach = values[0], values[1] - values[0]
     span = bounds.interval(start, frozenset()) if start.terms else Interval(start, 1)
     lowest, highest = span.low.constant, span.low.constant + span.extent - 1 + min(reach, size)
     low = limits[0] if limits and lowest < limits[0] else None
     high = limits[1] if limits and highest > limits[1] else None
     inside = []
-    if reach > size:
+    if lead or reach > size:
+        least, end = 0 if lead else None, size if reach > size else None
         if start.terms:
-            inside.append(Condition(total(variable(name), scaled(start, -1)), None, size))
+            inside.append(Condition(total(variable(name), scaled(start, -1)), least, end))
         else:
-            high = start.constant + size
+            low = start.constant if low is None and lead else low
+            high = high if end is None else start.constant + size
     if low is not None or high is not None:
         inside.append(Condition(variable(name), low, high))
     return tuple(inside)
@@ -375,7 +388,7 @@ def loop_extents(stage: Stage, sizes: Mapping[str, int]) -> dict[str, int]:
     extents = dict(sizes)
     for relation in stage.relations:
         if isinstance(relation, Division):
-            whole = extents[relation.parent]
+            whole = extents[relation.parent] + relation.lead
             extents[relation.outer] = -(-whole // relation.factor)
             extents[relation.inner] = min(relation.factor, whole)
         else:

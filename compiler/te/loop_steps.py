@@ -65,6 +65,10 @@ class Split(Step):
     loop: str
     factor: int
 
+    @property
+    def division(self) -> Division:
+        return Division(self.loop, self.factor)
+
     def apply(self, state: State) -> State:
         """Replace the loop by two loops."""
         stage = state.stage(self.stage)
@@ -72,8 +76,38 @@ class Split(Step):
         _refuse_marked(state, stage, self.loop)
         if self.factor < 1:
             raise ScheduleError(f"the factor must be at least 1, not {self.factor}")
-        relation = Division(self.loop, self.factor)
+        relation = self.division
         return _related(state, stage, relation, (self.loop,), relation.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFirst(Split):
+    """Split a loop like `split`, but let the first block have `first` iterations only.
+
+    So what waits for the first block starts sooner.
+    """
+
+    first: int
+
+    @property
+    @override
+    def division(self) -> Division:
+        return Division(self.loop, self.factor, self.factor - self.first)
+
+    @override
+    def apply(self, state: State) -> State:
+        after = Split.apply(self, state)
+        if not 1 <= self.first <= self.factor:
+            raise ScheduleError(
+                f"the first block must have 1 to {self.factor} iterations, not {self.first}"
+            )
+        if state.stage(self.stage).reduces(self.loop):
+            # Sums begin at element 0, which another order of the loops may not visit first.
+            raise ScheduleError(
+                f"`{self.loop}` is a reduction loop of `{self.stage}`, whose blocks are equal; "
+                "choose a data loop, or `split`"
+            )
+        return after
 
 
 @dataclass(frozen=True, slots=True)

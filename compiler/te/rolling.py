@@ -149,7 +149,7 @@ class Rows:
         if before != others:
             done = -rolling.borders[rolling.dimension][0]
         last = rolling.due(done, value_of(rolling.until, values))
-        first = value_of(rolling.first, values)
+        first = max(value_of(rolling.first, values), -rolling.borders[rolling.dimension][0])
         if first < last - rolling.ring:
             raise CompileError(
                 f"`{stage}` rolls forward only: row {first} is needed again and its ring of "
@@ -184,11 +184,12 @@ def rolled_axis(stage: Stage) -> tuple[str, int]:
                 isinstance(relation, Division)
                 and relation.parent == axis
                 and loop == relation.outer
+                and not relation.lead
             ):
                 return axis, relation.factor
     raise ScheduleError(
         f"roll({stage.name}): its outermost loop is `{loop}`; it must be a data axis, or the outer "
-        "loop of one that is split once"
+        "loop of one that is split once, into equal blocks"
     )
 
 

@@ -13,10 +13,20 @@ from .bounds import Bounds
 from .build import build_program
 from .carry import Carry
 from .legality import check_state
-from .loop_steps import Bind, Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .loop_steps import (
+    Bind,
+    Fuse,
+    Parallelise,
+    Pipeline,
+    Reorder,
+    Split,
+    SplitFirst,
+    Unroll,
+    Vectorise,
+)
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
-from .stages import Division, Fusion, Stage, StepNumbers, initial_state
+from .stages import Fusion, Stage, StepNumbers, initial_state
 from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
 from .target import PLAIN, ScheduleError, Target, TensorInstruction
@@ -105,7 +115,7 @@ class Schedule:
         found = copy.copy(self)
         found.steps, found._program = tuple(steps), None
         numbers = StepNumbers(
-            {(step.stage, step.loop): step.factor for step in steps if isinstance(step, Split)},
+            {(step.stage, step.loop): step.division for step in steps if isinstance(step, Split)},
             {(step.stage, step.loop): step.depth for step in steps if isinstance(step, Pipeline)},
             {step.stage: step.ahead for step in steps if isinstance(step, Roll)},
         )
@@ -117,8 +127,15 @@ class Schedule:
 
     def split(self, stage: str, loop: str, factor: int) -> tuple[str, str]:
         """Split a loop into blocks of `factor`; return the names of the outer and inner loops."""
-        self.apply(Split(stage, loop, factor))
-        return Division(loop, factor).parts
+        step = Split(stage, loop, factor)
+        self.apply(step)
+        return step.division.parts
+
+    def split_first(self, stage: str, loop: str, factor: int, first: int) -> tuple[str, str]:
+        """Split a loop like `split`, but let the first block have `first` iterations."""
+        step = SplitFirst(stage, loop, factor, first)
+        self.apply(step)
+        return step.division.parts
 
     def fuse(self, stage: str, outer: str, *inner: str) -> str:
         """Fuse neighbouring loops, two at a time; return the name of the fused loop."""

@@ -17,10 +17,11 @@ from .target import DRAM, Kind, ScheduleError, Target
 
 
 class Division(NamedTuple):
-    """`parent = factor * outer + inner`."""
+    """`parent = factor * outer + inner - lead`; the first block lacks `lead` iterations."""
 
     parent: str
     factor: int
+    lead: int = 0
 
     @property
     def outer(self) -> str:
@@ -66,9 +67,9 @@ class Place(NamedTuple):
 
 
 class StepNumbers(NamedTuple):
-    """Numbers of steps: factors and depths by stage and loop, rows ahead by stage."""
+    """Numbers of steps: splits and depths by stage and loop, rows ahead by stage."""
 
-    factors: Mapping[tuple[str, str], int]
+    divisions: Mapping[tuple[str, str], Division]
     depths: Mapping[tuple[str, str], int]
     ahead: Mapping[str, int]
 
@@ -264,13 +265,11 @@ class Stage:
         return found
 
     def with_numbers(self, numbers: StepNumbers) -> "Stage":
-        """The stage with other factors, depths and rows."""
-        name, (factors, depths, ahead) = self.name, numbers
+        """The stage with other splits, depths and rows."""
+        name, (divisions, depths, ahead) = self.name, numbers
         relations = tuple(
             [
-                Division(relation.parent, factors[name, relation.parent])
-                if isinstance(relation, Division)
-                else relation
+                divisions[name, relation.parent] if isinstance(relation, Division) else relation
                 for relation in self.relations
             ]
         )

@@ -120,9 +120,10 @@ def layer_sentences(found: "SearchedNetwork") -> list[str]:
             f"{name}: {one.default_cycles:,} cycles alone with the compiler's schedule, "
             f"{one.cycles:,} with the best, lower bound {one.bound:,}: {proof}"
         )
-    for change in found.chains:
-        named = ", ".join(f"`{name}`" for name in short_names(change.layers))
-        lines.append(f"divided into {named}: {change.cycles:,} cycles of the network")
+    for made, changes in ("divided into", found.chains), ("first tiles of", found.first_tiles):
+        for change in changes:
+            named = ", ".join(f"`{name}`" for name in short_names(change.layers))
+            lines.append(f"{made} {named}: {change.cycles:,} cycles of the network")
     lines.append(
         f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
         f"{found.bound:,}; {counted(len(found.schedules), 'layer')} changed"

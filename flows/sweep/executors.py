@@ -53,6 +53,8 @@ class Job:
         Its index.
     program_for
         The main memory that the program is made for; None for the one that it runs with.
+    work
+        Gives the records instead of the evaluator, with the network and the job.
     """
 
     evaluator: str
@@ -61,6 +63,7 @@ class Job:
     configuration: Configuration
     memories: tuple[MemoryModel, ...]
     program_for: MemoryModel | None = None
+    work: "Callable[[Graph, Job], list[Record]] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,8 @@ def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
         error = f"{LOST}the worker has another version of Tilewright; install the same one there"
         return [Record(error=error)] * len(job.memories)
     graph, evaluate = graphs[job.network], RUNGS[job.evaluator]
+    if job.work is not None:
+        return job.work(graph, job)
     return evaluate(graph, job.configuration, job.memories, job.program_for)
 
 

@@ -56,7 +56,7 @@ def least_cycles(module: Module) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ChainChange:
-    """A place's new division into layers.
+    """A place's new division into layers, or a layer's new schedule.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def search_chains(network: NetworkTrials, trials: int, may_go_on: Callable[[], b
     """
     forms: set[object] = set()
     while True:
-        for changes in _together(_changes(network.module(), may_go_on)):
+        for changes in together(_changes(network.module(), may_go_on)):
             if changes[0].form in forms:
                 continue
             if len(network.chains) >= trials or not may_go_on():
@@ -113,7 +113,7 @@ def search_chains(network: NetworkTrials, trials: int, may_go_on: Callable[[], b
             return
 
 
-def _together(changes: Iterator[ChainChange]) -> list[list[ChainChange]]:
+def together(changes: Iterator[ChainChange]) -> list[list[ChainChange]]:
     """Changes of equal form that touch no node twice, the likeliest first."""
     found: dict[object, list[ChainChange]] = {}
     for change in changes:
@@ -126,7 +126,7 @@ def _together(changes: Iterator[ChainChange]) -> list[list[ChainChange]]:
 def _changes(module: Module, may_go_on: Callable[[], bool]) -> Iterator[ChainChange]:
     for number, segment in enumerate(module.segments):
         names = [layer.name for layer in segment.layers]
-        places = _Places(module, number)
+        places = Places(module, number)
         for at in range(len(names)):
             for count in range(1, MAX_LAYERS + 1):
                 if at + count > len(names) or not may_go_on():
@@ -134,7 +134,7 @@ def _changes(module: Module, may_go_on: Callable[[], bool]) -> Iterator[ChainCha
                 yield from places.changes(at, count)
 
 
-class _Places:
+class Places:
     """The layers of a segment, with kernels for any division of them."""
 
     def __init__(self, module: Module, number: int) -> None:
@@ -157,11 +157,9 @@ class _Places:
         if not all(self._hands_on(one, two) for one, two in pairwise(nodes)):
             return
         cuts = {len(self.nodes[at])} if count > 1 else set[int]()
-        old = [self._given(place) for place in layers]
-        around = [self._given(place) for place in (at - 1, at + count) if self._is_layer(place)]
-        first = around[:1] if at and self._is_layer(at - 1) else []
-        second = around[len(first) :]
-        past = self._time([*first, *old, *second])
+        old = [self.given(place) for place in layers]
+        first, second = self.around(at, count)
+        past = self.time([*first, *old, *second])
         if past == NEVER:  # a schedule that needs its whole network
             return
         for cut in range(len(nodes)):
@@ -171,7 +169,7 @@ class _Places:
             parts = [part for part in work if part is not None]
             if len(parts) < len(work):
                 continue
-            cycles = self._time([*first, *parts, *second])
+            cycles = self.time([*first, *parts, *second])
             if cycles > SLOWER * past:
                 continue
             programs = self.timer.programs
@@ -181,7 +179,15 @@ class _Places:
             )
             yield ChainChange(texts, form, cycles / past)
 
-    def _is_layer(self, place: int) -> bool:
+    def around(self, at: int, count: int = 1) -> tuple[list[Part], list[Part]]:
+        """The neighbours before and behind some layers, as far as there are any."""
+        before, behind = (
+            [self.given(place)] if self.is_layer(place) else [] for place in (at - 1, at + count)
+        )
+        return before, behind
+
+    def is_layer(self, place: int) -> bool:
+        """Whether there is a layer that computes."""
         return 0 <= place < len(self.nodes) and self._kernel(self.nodes[place]) is not None
 
     def _hands_on(self, one: Node, two: Node) -> bool:
@@ -207,7 +213,8 @@ class _Places:
                 kernels[at] = replace(kernels[at], kept=(kernels[at].output.name,))
         return fuse(kernels) if len(kernels) > 1 else kernels[0]
 
-    def _given(self, place: int) -> Part:
+    def given(self, place: int) -> Part:
+        """A layer with its present schedule."""
         layer: Layer = self.layers[place]
         kernel = self._kernel(self.nodes[place])
         assert kernel is not None
@@ -222,7 +229,8 @@ class _Places:
         except CompileError:
             return None
 
-    def _time(self, parts: Sequence[Part]) -> int:
+    def time(self, parts: Sequence[Part]) -> int:
+        """Cycles of layers one after the other; `NEVER` if they do not fit."""
         try:
             return self.timer.cycles(*parts)
         except CompileError:

@@ -4,7 +4,8 @@ A layer alone takes its candidates in the order of their estimates, and ends wit
 all legal candidates were timed, or the best one is so near the lower bound that none can gain more.
 What is faster alone need not be faster in the network, where layers overlap. So the last word is
 the exact time of the whole network. With devices, their cycles take the place of the exact ones.
-Before that, other divisions of the network into layers are tried, see `chain_search`.
+Before that, other divisions of the network into layers are tried, see `chain_search`; after it,
+smaller first tiles, see `first_tiles`.
 """
 
 import math
@@ -17,11 +18,14 @@ from ...compiler.accelerator.search import Candidate
 from ...compiler.graph.short_names import short_name
 from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
+from ...compiler.scheduling.given_schedules import NO_SCHEDULES
 from ...errors import UsageError
 from ...runtime.wire import JobVerdict
 from ...wording import counted
 from ..sweep.records import LOST, Record
+from .candidate_workers import CandidateWorkers
 from .chain_search import least_cycles, search_chains
+from .first_tiles import search_first_tiles
 from .layer_bench import LayerBench
 from .layer_records import LayerRecords
 from .layer_trials import LayerTrial, LayerTrials
@@ -122,6 +126,8 @@ class SearchedNetwork:
         Steps by layer that make the network faster.
     chains
         The other divisions into layers that were tried.
+    first_tiles
+        The smaller first tiles that were tried.
     """
 
     before: int
@@ -130,6 +136,7 @@ class SearchedNetwork:
     layers: tuple[SearchedLayer, ...]
     schedules: Mapping[str, str]
     chains: tuple[TriedChange, ...] = ()
+    first_tiles: tuple[TriedChange, ...] = ()
     least: int | None = None
     stopped: str = ""
 
@@ -141,6 +148,7 @@ class SearchedNetwork:
             "bound": self.bound,
             "bound_of_all_divisions": self.least,
             "chains": [asdict(one) for one in self.chains],
+            "first_tiles": [asdict(one) for one in self.first_tiles],
             "layers": [one.to_json() for one in self.layers],
             "schedules": dict(self.schedules),
             "stopped": self.stopped,
@@ -155,6 +163,8 @@ def search_layer(
     devices: LayerTrials | None = None,
     records: LayerRecords | None = None,
     division: str = "",
+    workers: CandidateWorkers | None = None,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
 ) -> SearchedLayer:
     """Search the candidates of one layer.
 
@@ -170,6 +180,10 @@ def search_layer(
         Outcomes of earlier runs; None if there are none.
     division
         What distinguishes the module from others of the network.
+    workers
+        Count exact cycles; None for this process.
+    schedules
+        Those that the module was compiled with, for the workers.
     """
     try:
         bench = LayerBench(module, name)
@@ -181,12 +195,15 @@ def search_layer(
         subject = records.subject(bench.form, subject)
 
     def outcomes(batch: Sequence[Candidate | None]) -> list[Record]:
-        def measure(places: Sequence[int]) -> list[Record]:
-            return _measured(bench, [batch[place] for place in places], devices)
+        def measured(places: Sequence[int]) -> list[Record]:
+            wanted = [batch[place] for place in places]
+            if workers is not None and devices is None:
+                return workers.outcomes(name, schedules, [one for one in wanted if one])
+            return _measured(bench, wanted, devices)
 
         if records is None:
-            return measure(range(len(batch)))
-        return records.outcomes(subject, list(map(str, batch)), measure)
+            return measured(range(len(batch)))
+        return records.outcomes(subject, list(map(str, batch)), measured)
 
     if devices is not None:
         (record,) = outcomes([None])
@@ -197,7 +214,7 @@ def search_layer(
     best, chosen = default, None
     log: list[LoggedTrial] = []
     while len(log) < min(trials, len(candidates)) and best > near and may_go_on():
-        width = devices.width if devices else 1
+        width = devices.width if devices else workers.width if workers else 1
         batch = candidates[len(log) : min(trials, len(log) + width)]
         for candidate, record in zip(batch, outcomes(batch), strict=True):
             if best <= near:
@@ -254,6 +271,7 @@ def search_network(
     seconds: float | None = None,
     devices: LayerTrials | None = None,
     records: LayerRecords | None = None,
+    workers: CandidateWorkers | None = None,
     watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchedNetwork:
@@ -261,6 +279,7 @@ def search_network(
 
     Each layer gets a share of the remaining budget in proportion to its distance from the bound.
     Faster schedules are tried in the network at once, so that a run that ends early uses them too.
+    Smaller first tiles get what remains.
 
     Parameters
     ----------
@@ -274,6 +293,8 @@ def search_network(
         Run layers and networks; None for exact cycles.
     records
         Where outcomes are looked up and kept; None for nowhere.
+    workers
+        Count the exact cycles of candidates; None for this process.
 
     Returns
     -------
@@ -296,8 +317,8 @@ def search_network(
 
     try:
         search_chains(network, math.ceil(CHAINS_SHARE * trials), may_divide)
-        module, division = network.module(), network.division
         left = trials - len(network.chains)
+        module, division, schedules = network.module(), network.division, network.kept
         for name, share in _shares(module):
             if (now := clock()) >= end:
                 results[name] = SearchedLayer(name, 0, 0, 0, skipped="no time was left for it")
@@ -308,8 +329,9 @@ def search_network(
                 return clock() < until
 
             result = search_layer(
-                module, name, math.ceil(share * left), may_go_on, devices, records, division
-            )
+                module, name, math.ceil(share * left), may_go_on, devices, records, division,
+                workers, schedules,
+            )  # fmt: skip
             results[name] = result
             left -= result.timed
             if records is not None:
@@ -317,13 +339,14 @@ def search_network(
             if result.steps and clock() < end:
                 network.attempt({**network.kept, name: result.steps})
             watch(result)
+        search_first_tiles(network, left, lambda: clock() < end)
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
     order = dict.fromkeys(row["name"] for row in module.report["layers"])
     return SearchedNetwork(
         network.before, network.cycles, module.report["bound"],
         tuple(results[name] for name in order if name in results), network.kept,
-        tuple(network.chains), lowest, stopped,
+        tuple(network.chains), tuple(network.first_tiles), lowest, stopped,
     )  # fmt: skip
 
 

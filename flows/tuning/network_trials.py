@@ -33,8 +33,8 @@ class NetworkTrials:
         The fastest schedules, by layer.
     before, cycles
         Cycles with the compiler's schedules and with these.
-    chains
-        The divisions into layers that were tried.
+    chains, first_tiles
+        The divisions into layers, and the smaller first tiles, that were tried.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class NetworkTrials:
         self._module: Module | None = module
         self.kept: dict[str, str] = {}
         self.chains: list[TriedChange] = []
+        self.first_tiles: list[TriedChange] = []
         before = self._cycles({}, self.module)
         assert before is not None  # the compiler's own schedules fit
         self.before = self.cycles = before

@@ -76,6 +76,16 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="threads that share a kernel's loops (default: all, as in `run`)",
     )  # fmt: skip
     parser.add_argument(
+        "--workers", type=int, default=0, metavar="N",
+        help="for accelerator, processes of this computer that count exact cycles (default: 0 for "
+        "none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS",
+        help="for accelerator, Dask scheduler of a cluster of yours that counts exact cycles, such "
+        "as tls://host:8786",
+    )  # fmt: skip
+    parser.add_argument(
         "--budget", default=DEFAULT_BUDGET, metavar="TIME|TRIALS",
         help=f"60s, 5m, 2h, or a number of trials (default: {DEFAULT_BUDGET})",
     )  # fmt: skip
@@ -169,6 +179,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`--threads {arguments.threads}`: expected 1 or more; correct it")
     if arguments.seed < 0:
         raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+    if arguments.workers < 0:
+        raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
+    counting = "scheduler" if arguments.scheduler else "workers" if arguments.workers else ""
+    if counting and (arguments.target == "host" or arguments.devices):
+        raise UsageError(
+            f"`--{counting}`: expected `--target accelerator` without `--device`, since only exact "
+            "cycles do not depend on where they are counted; leave it out"
+        )
     machine = {"config": arguments.config, "set": arguments.changes}
     if arguments.target == "host" and (
         given := [*(name for name in machine if machine[name]), *given_memory(arguments)]
@@ -269,6 +287,9 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
     from ....compiler.frontend import import_model
     from ...execution.compile_graph import compile_graph
     from ...execution.timed import require_segments
+    from ...sweep.executors import OnDask
+    from ...sweep.local_workers import LocalWorkers
+    from ...tuning.candidate_workers import CandidateWorkers
     from ...tuning.layer_records import LayerRecords
     from ...tuning.layer_search import SearchedLayer, search_network
     from ...tuning.layer_trials import LayerTrials
@@ -304,6 +325,15 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
         return {graph_digest(graph)}
     total, counted_by = 0, devices.counted_by if devices else ""
     records = LayerRecords(database, graph, configuration, memory, counted_by)
+    workers = None
+    if arguments.scheduler or arguments.workers:
+        executor = (
+            OnDask([graph], arguments.scheduler)
+            if arguments.scheduler
+            else LocalWorkers([graph], arguments.workers)
+        )
+        held.callback(executor.close)
+        workers = CandidateWorkers(executor, configuration, memory)
     with progress_bar() as advance:
         advance("searching divisions into layers", 0, None)
 
@@ -315,7 +345,7 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
 
         found = search_network(
             module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
-            devices=devices, records=records, watch=watch,
+            devices=devices, records=records, workers=workers, watch=watch,
         )  # fmt: skip
     trials = devices.log if devices else []
     if arguments.json:

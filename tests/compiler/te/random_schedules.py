@@ -166,6 +166,13 @@ def diamond(pick: random.Random) -> te.DeclaredTensor:
 # Steps -------------------------------------------------------------------------------------------
 
 
+def random_split(pick: random.Random, stage: str, loop: str, factor: int) -> te.Split:
+    """A split into equal blocks, or behind a smaller first one."""
+    if pick.random() < 0.7:
+        return te.Split(stage, loop, factor)
+    return te.SplitFirst(stage, loop, factor, pick.randint(1, factor))
+
+
 def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
     """A step on what the schedule has now; many are illegal."""
     stage = pick.choice(schedule.stages)
@@ -184,9 +191,9 @@ def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
     many = pick.sample(loops, pick.randint(1, len(loops)))
     return pick.choice(
         [
-            lambda: te.Split(name, loop, pick.randint(1, 5)),
-            lambda: te.Split(name, loop, pick.randint(2, 3)),
-            lambda: te.Split(name, loop, pick.choice([2, 4])),
+            lambda: random_split(pick, name, loop, pick.randint(1, 5)),
+            lambda: random_split(pick, name, loop, pick.randint(2, 3)),
+            lambda: random_split(pick, name, loop, pick.choice([2, 4])),
             lambda: te.Fuse(name, loop, pick.choice([following, following, other])),
             lambda: te.Reorder(name, tuple(many)),
             lambda: te.Unroll(name, loop),
@@ -232,7 +239,8 @@ def place_operands(pick: random.Random, schedule: te.Schedule) -> None:
     for stage in order:
         lanes = [loop for loop in (stage.axes[-1], "i", "k") if loop in stage.loops]
         for lane in [lane for lane in lanes if pick.random() < 0.3]:
-            schedule.split(stage.name, lane, pick.choice([2, 4]))
+            with suppress(te.ScheduleError):
+                schedule.apply(random_split(pick, stage.name, lane, pick.choice([2, 4])))
         loops = next(s.loops for s in schedule.stages if s.name == stage.name)
         if pick.random() < 0.3:
             schedule.reorder(stage.name, *sorted(loops, key=lambda loop: not loop.endswith(".o")))
@@ -252,7 +260,7 @@ def roll_stages(pick: random.Random, schedule: te.Schedule) -> None:
         with suppress(te.ScheduleError):
             loops = next(s.loops for s in schedule.stages if s.name == reader.name)
             if loops[0] == reader.axes[0] and pick.random() < 0.7:
-                schedule.split(reader.name, loops[0], pick.randint(1, 3))
+                schedule.apply(random_split(pick, reader.name, loops[0], pick.randint(1, 3)))
                 loops = next(s.loops for s in schedule.stages if s.name == reader.name)
             if pick.random() < 0.7:
                 schedule.split(stage.name, stage.axes[0], pick.randint(1, 3))

@@ -79,6 +79,18 @@ def test_splits_of_splits_are_guarded_where_they_must_be():
     assert "if" not in text("split(out, y, 3)", "split(out, c, 2)")
 
 
+def test_a_first_block_is_smaller():
+    program = text("split_first(out, y, 4, 1)", "compute_at(rows, out, y.o)")
+    assert "for y.o in range(3):" in program
+    assert "y = y.i + 4*y.o - 3\n" in program
+    assert "if 0 <= y < 6:" in program
+    assert "allocate rows: int32[4, 4] from [4*y.o - 3, 0] in DRAM" in program
+    # The loops of a part count from its start.
+    inner = text("split(out, y, 4)", "split_first(out, y.i, 3, 2)", "compute_at(rows, out, y.o)")
+    assert "if 0 <= y.i < 4:" in inner
+    assert "allocate rows: int32[4, 4] from [4*y.o, 0] in DRAM" in inner
+
+
 def test_a_split_longer_than_its_loop_is_one_block():
     program = text("split(out, y, 100)")
     assert "for y.o in range(1):" in program

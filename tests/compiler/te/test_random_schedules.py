@@ -13,7 +13,7 @@ from tilewright.compiler.tensor import evaluate
 
 from .random_schedules import TARGET, random_kernel, random_schedule
 
-CASES, BATCH = 500, 100
+CASES, BATCH = 500, 125
 
 
 def check_case(seed: int) -> tuple[te.Schedule, int]:

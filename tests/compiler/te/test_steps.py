@@ -116,6 +116,19 @@ REFUSALS = {
         ["split(out, y, 2)", "split(out, y, 2)"],
         "split(out, y, 2): stage `out` has no loop `y`; its loops are n, y.o, y.i, x, o",
     ),
+    "a first block without iterations": (
+        ["split_first(out, y, 4, 0)"],
+        "split_first(out, y, 4, 0): the first block must have 1 to 4 iterations, not 0",
+    ),
+    "a first block that is larger": (
+        ["split_first(out, y, 2, 3)"],
+        "split_first(out, y, 2, 3): the first block must have 1 to 2 iterations, not 3",
+    ),
+    "a smaller first block of a reduction": (
+        ["split_first(acc, i, 2, 1)"],
+        "split_first(acc, i, 2, 1): `i` is a reduction loop of `acc`, whose blocks are equal; "
+        "choose a data loop, or `split`",
+    ),
     "a factor of zero": (
         ["split(acc, y, 0)"],
         "split(acc, y, 0): the factor must be at least 1, not 0",
@@ -275,7 +288,8 @@ REFUSALS = {
         ["divide(acc, y, 2)"],
         "`divide(acc, y, 2)` is not a schedule step; expected `name(arguments)` with one of arena, "
         "bind, cache_read, cache_write, carry, compute_at, compute_root, fuse, parallelise, "
-        "pipeline, precede, reorder, roll, set_scope, split, tensorise, unroll, vectorise",
+        "pipeline, precede, reorder, roll, set_scope, split, split_first, tensorise, unroll, "
+        "vectorise",
     ),
     "too few arguments": (
         ["split(acc, y)"],

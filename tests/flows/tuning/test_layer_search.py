@@ -19,8 +19,12 @@ from tilewright.errors import TilewrightError
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.tuning_results import layer_sentences
 from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE, best_texts
+from tilewright.flows.sweep import executors
+from tilewright.flows.sweep.executors import OnDask
+from tilewright.flows.sweep.local_workers import LocalWorkers
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning import layer_search
+from tilewright.flows.tuning.candidate_workers import CandidateWorkers
 from tilewright.flows.tuning.kernel_records import KernelRecords
 from tilewright.flows.tuning.layer_bench import LayerBench
 from tilewright.flows.tuning.layer_records import LAYER_TRIAL, LayerRecords
@@ -176,6 +180,34 @@ def test_devices_side_by_side_log_what_one_alone_does(module, monkeypatch):
         with closing(SharedDevices(["sim"] * count, MACHINE, DEFAULT_MEMORY)) as shared:
             found = search_layer(module, "dense", 100, devices=LayerTrials(shared))
         assert found == ended, "one alone would have ended in the middle of the batch"
+
+
+@pytest.fixture(params=["processes", "dask"])
+def executor(request):
+    graph = import_model(DIGITS)
+    if request.param == "processes":
+        workers = LocalWorkers([graph], 2)
+        yield workers
+        workers.close()
+        return
+    options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with executors.import_module("distributed").LocalCluster(**options) as cluster:
+        workers = OnDask([graph], cluster.scheduler_address)
+        yield workers
+        workers.close()
+
+
+def test_processes_and_dask_log_what_one_process_does(module, executor):
+    workers = CandidateWorkers(executor, MACHINE, module.memory)
+    given = {layer.name: layer.schedule for layer in module.segments[0].layers}
+    for schedules in ({}, given):
+        alone, found = (
+            search_layer(module, "conv3", 40, workers=one, schedules=schedules)
+            for one in (None, workers)
+        )
+        assert found.timed == 40 > workers.width
+        assert found.trials == alone.trials
+        assert found == alone
 
 
 def test_equal_layers_are_timed_once(module, monkeypatch):

@@ -287,6 +287,12 @@ def test_only_what_a_lost_machine_had_is_done_again(monkeypatch):
             ["--target", "accelerator", "--device", "remote://left/host"],
             "expected a device with an accelerator",
         ),
+        (["--target", "accelerator", "--workers", "-1"], "`--workers -1`: expected 0 or more"),
+        (["--workers", "2"], "`--workers`: expected `--target accelerator` without `--device`"),
+        (
+            ["--target", "accelerator", "--scheduler", "tcp://lab:8786", "--device", "sim"],
+            "`--scheduler`: expected `--target accelerator` without `--device`",
+        ),
     ],
 )
 def test_devices_that_cannot_measure_are_refused(options, says, capsys):
