@@ -22,7 +22,7 @@ class Binding:
     Parameters
     ----------
     offset
-        First byte.
+        Byte of the first element; those of dimensions that run backwards lie before it.
     stored_shape, shape
         [N, H, W, C] in the data window, and without padding.
     corner, fill
@@ -44,17 +44,28 @@ class Binding:
 
     @property
     def size(self) -> int:
-        """Number of bytes from its first to its last."""
+        """Number of bytes from its lowest to its highest."""
         if not self.strides:
             return math.prod(self.stored_shape)
-        steps = zip(self.stored_shape, self.strides, strict=True)
-        return 1 + sum((extent - 1) * stride for extent, stride in steps)
+        if 0 in self.stored_shape:
+            return 0
+        return 1 + sum(abs(step) for step in self._steps())
+
+    @property
+    def start(self) -> int:
+        """Its lowest byte."""
+        return self.offset + sum(min(step, 0) for step in self._steps())
+
+    def _steps(self) -> list[int]:
+        """Bytes from the first to the last index of each dimension, for strided places."""
+        pairs = zip(self.stored_shape, self.strides, strict=False)  # no strides: row-major
+        return [max(extent - 1, 0) * stride for extent, stride in pairs]
 
     def overwrites(self, other: "Binding") -> bool:
         """Whether a later write to one place may destroy the data at another."""
         if (self.whole or self.name) == (other.whole or other.name):
             return False
-        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
+        return self.start < other.start + other.size and other.start < self.start + self.size
 
     def write(self, image: np.ndarray, values: np.ndarray) -> None:
         """Write int8[shape] and its padding to the data window uint8[bytes]."""
@@ -70,10 +81,11 @@ class Binding:
         return self._inner(self._stored(image))[..., : self.shape[3]].copy()
 
     def _stored(self, image: np.ndarray) -> np.ndarray:
-        place = image[self.offset : self.offset + self.size].view(np.int8)
+        place = image[self.start : self.start + self.size].view(np.int8)
         if not self.strides:
             return place.reshape(self.stored_shape)
-        return np.lib.stride_tricks.as_strided(place, self.stored_shape, self.strides)
+        first = place[self.offset - self.start :]
+        return np.lib.stride_tricks.as_strided(first, self.stored_shape, self.strides)
 
     def _inner(self, stored: np.ndarray) -> np.ndarray:
         (top, left), (_, height, width, _) = self.corner, self.shape

@@ -59,11 +59,11 @@ def read_segment(
         )
         if binding.strides and (
             len(binding.strides) != len(binding.stored_shape)
-            or not 0 <= min(binding.strides) <= max(binding.strides) <= MAX_WINDOW_BYTES
+            or max(map(abs, binding.strides)) > MAX_WINDOW_BYTES
         ):
             raise ArtifactError(
                 f"activation `{binding.name}`: expected a stride for each of "
-                f"{len(binding.stored_shape)} dimensions, 0 to {MAX_WINDOW_BYTES:,}, got "
+                f"{len(binding.stored_shape)} dimensions, at most {MAX_WINDOW_BYTES:,}, got "
                 f"{list(binding.strides)}"
             )
         places[binding.name] = binding
@@ -150,7 +150,7 @@ def _check_segment(segment: Segment) -> None:
                 f"activation `{binding.name}`: expected extents of 0 or more, got "
                 f"{list(binding.stored_shape)}"
             )
-    blocks = [(binding.name, binding.offset, binding.size) for binding in segment.activations]
+    blocks = [(binding.name, binding.start, binding.size) for binding in segment.activations]
     blocks.append(("constants", segment.constants_offset, len(segment.constants)))
     for name, offset, size in blocks:
         if offset < 0 or size < 0 or offset + size > window:

@@ -250,7 +250,8 @@ def _tensor(binding: Binding, base: int) -> str:
     _, height, width, channels = binding.stored_shape
     strides = binding.strides or (height * width * channels, width * channels, channels, 1)
     lists = [_braced(each) for each in (binding.stored_shape, binding.shape, binding.corner)]
-    return _braced((base + binding.offset, *lists, binding.fill, _braced(strides)))
+    steps = _braced(stride % (1 << 32) for stride in strides)  # addresses wrap around
+    return _braced((base + binding.offset, *lists, binding.fill, steps))
 
 
 def _braced(parts: Iterable[object]) -> str:

@@ -5,6 +5,7 @@ An image is a network's input with a border, as a first layer gathers windows fr
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -214,14 +215,17 @@ def test_an_empty_batch_survives_the_round_trip(tmp_path):
 
 def test_a_part_outside_its_place_is_refused(module):
     assert refused(module, strides=[1, 1, 1]) == (
-        "activation `x`: expected a stride for each of 4 dimensions, 0 to 4,294,967,296, got "
+        "activation `x`: expected a stride for each of 4 dimensions, at most 4,294,967,296, got "
         "[1, 1, 1]"
     )
-    assert refused(module, strides=[0, -8, 2, 1]) == (
-        "activation `x`: expected a stride for each of 4 dimensions, 0 to 4,294,967,296, got "
-        "[0, -8, 2, 1]"
+    assert refused(module, strides=[0, -(1 << 33), 2, 1]) == (
+        "activation `x`: expected a stride for each of 4 dimensions, at most 4,294,967,296, got "
+        "[0, -8589934592, 2, 1]"
     )
     window = module.segments[0].data_bytes
+    message = refused(module, offset=0, strides=[0, -8, 2, 1])
+    expected = rf"`x`: expected a place inside .* {window} bytes, got \d+ bytes at -\d+"
+    assert re.match(expected, message)
     message = refused(module, strides=[0, 10 * window, 2, 1])
     assert message.startswith(
         f"`x`: expected a place inside the data window of {window} bytes, got "

@@ -1,5 +1,6 @@
 """One run of the fuzzer: compile, run and compare a graph; and the tally of many runs."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -17,6 +18,7 @@ from ....isa.configuration import PRESETS, Configuration
 from ....runtime.compare import Comparison
 from ....runtime.device import Device
 from ....runtime.devices import open_device
+from ....runtime.manifest import describe_segment, read_segment
 from ....runtime.session import Session
 from ...reports.placement_table import unfit_rows
 from ..programs.random_configurations import verification_configurations
@@ -167,6 +169,9 @@ class FuzzRunner:
         TilewrightError
             When the network refuses the inputs, for instance an index out of range.
         """
+        for segment in module.segments:  # an artifact that is written can be read
+            described = json.loads(json.dumps(describe_segment(segment)))
+            read_segment(described, segment.program, segment.constants)
         inputs = random_inputs(module.graph, seed)
         opened = self.device(device, module.configuration)
         least_work = 0 if seed % 4 < 2 else MIN_WORK

@@ -290,9 +290,13 @@ def _cut(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str
     """A slice of each axis between a start and an end, counted from either side."""
     shape = builder.types[sources[0]].shape
     before, after, steps = (step.quad(key) for key in ("before", "after", "steps"))
-    stops = tuple(n - left for n, left in zip(shape, after, strict=True))
-    n, h, w, c = stops
-    return _emit(builder, QSlice(before, (n, h, w, c), steps), sources, name)
+    ends = (n - left for n, left in zip(shape, after, strict=True))
+    ranges = [
+        (end - 1, first - 1) if pace < 0 else (first, end)
+        for first, end, pace in zip(before, ends, steps, strict=True)
+    ]
+    (n, m), (h, i), (w, j), (c, k) = ranges
+    return _emit(builder, QSlice((n, h, w, c), (m, i, j, k), steps), sources, name)
 
 
 def _host(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:

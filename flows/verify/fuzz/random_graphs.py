@@ -304,14 +304,14 @@ class _Drawing:
         return (source, chance.choice(fits)), numbers
 
     def _draw_cut(self, source: int) -> dict[str, Number]:
-        """Amounts cut off at both ends of one or two axes, and steps between rows and columns."""
+        """Amounts cut off at both ends of one or two axes, and steps, some of them backwards."""
         chance = self.chance
         before, after, steps = [0] * 4, [0] * 4, [1] * 4
         for axis in chance.sample(range(4), chance.choice((1, 1, 2))):
             extent = self.shapes[source][axis]
             before[axis] = chance.randrange(extent)
             after[axis] = chance.randrange(extent - before[axis])
-            steps[axis] = chance.choice((1, 1, 2)) if axis < 3 else 1
+            steps[axis] = chance.choice((1, 1, 2, -1)) if axis < 3 else 1
         return {"before": tuple(before), "after": tuple(after), "steps": tuple(steps)}
 
     def _draw_join(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:

@@ -7,12 +7,21 @@ import numpy as np
 import pytest
 
 from tilewright import compile_graph, import_model
+from tilewright.compiler.graph import Builder as GraphBuilder
+from tilewright.compiler.graph import (
+    Output,
+    QMaxPool,
+    QSlice,
+    Quantisation,
+    TensorType,
+    Value,
+)
 from tilewright.flows.bare_metal.folder import write_folder
 from tilewright.flows.bare_metal.host_board import VerilatedCore
 from tilewright.flows.bare_metal.network import network_in_c
 from tilewright.isa.configuration import CONTRACT_VERSION, PRESETS
 from tilewright.isa.registers import Error
-from tilewright.runtime import Session, open_device
+from tilewright.runtime import Session, load, open_device, save
 
 from ...networks.builder import Builder
 from .c_board import CORE_BASE, CBoard, SimCore
@@ -210,3 +219,21 @@ def number_of(result):
     """As the enumeration of tilewright.h counts."""
     names = ("NO_CORE", "OTHER_VERSION", "OTHER_MACHINE", "BAD_ADDRESS", "TIMED_OUT")
     return 16 + names.index(result)
+
+
+def test_values_that_lie_backwards_in_memory_are_read_from_an_artifact_and_in_c(tmp_path):
+    """A recurrent layer that reads its steps from the last to the first has such a value."""
+    pool = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))
+    builder = GraphBuilder("backwards")
+    x = builder.input(Value("x", TensorType("int8", (2, 5, 3, 8), Quantisation(1.0, 0))))
+    y = builder.emit(pool, [x])
+    z = builder.emit(QSlice((1, 4, 2, 0), (-1, -1, 0, 8), (-1, -2, -1, 1)), [y])
+    graph = builder.graph((Output("z", z), Output("pooled", builder.emit(pool, [z]))))
+    module = compile_graph(graph, SMALL)
+    strides = [place.strides for place in module.segments[0].outputs]
+    assert any(min(each, default=0) < 0 for each in strides)
+    save(module, tmp_path / "backwards.tw")
+    loaded = load(tmp_path / "backwards.tw")
+    assert loaded.segments == module.segments
+    sample = np.random.default_rng(0).integers(-128, 128, (2, 5, 3, 8), np.int8)
+    same_as_sim(loaded, CBoard(loaded, tmp_path), SimCore(SMALL), [sample])
