@@ -354,7 +354,7 @@ class _LadderRun:
                     self._apply_cycles(first, result)
             self._tell_progress(settled, len(order))
 
-        self._tell_progress(settled, len(order))  # or the bounds would seem to take so long
+        self._tell_progress(settled, len(order))  # the first machine takes long: no longer bounding
         for candidate in order:
             if len(window) == WINDOW:
                 settle_first()

@@ -291,7 +291,7 @@ def test_progress_is_told(swept, kept):
     seen = []
     with Database(kept) as database:
         swept(database=database, progress=seen.append, exhaustive=True)
-    assert [progress.done for progress in seen if progress.rung == SIM] == [1, 2, 3, 4, 5, 6]
+    assert [progress.done for progress in seen if progress.rung == SIM] == [*range(7)]
     assert seen[-1].front > 0
 
 
