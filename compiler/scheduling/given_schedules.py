@@ -7,7 +7,7 @@ comes before each kernel except the first.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,7 @@ from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
 from ..graph import Node
-from ..graph.short_names import JOINT, denotes, similar_names
+from ..graph.short_names import JOINT, denotes, short_name, short_names, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -49,9 +49,38 @@ class GivenSchedule:
             When a step is illegal at its position.
         """
         try:
-            return Schedule.parse(kernel, self.text, Accelerator(configuration))
+            return Schedule.parse(
+                kernel, self.text, Accelerator(configuration), whole_stages(kernel)
+            )
         except CompileError as error:
             raise CompileError(f"schedule of layer `{self.layer}`: {error}") from error
+
+
+def short_stages(kernel: Kernel) -> Callable[[str], str]:
+    """A function that shortens the paths of exporters in the name of a stage."""
+    return _renaming({whole: short for short, whole in _shorts(kernel)})
+
+
+def whole_stages(kernel: Kernel) -> Callable[[str], str]:
+    """A function that returns the whole name of a stage; users may shorten it."""
+    return _renaming({**dict(_shorts(kernel)), **{whole: whole for whole in kernel.tensors}})
+
+
+def _shorts(kernel: Kernel) -> list[tuple[str, str]]:
+    """Short and whole names of tensors; a short one has a slash, which names of loops have not."""
+    wholes = list(kernel.tensors)
+    pairs = zip(short_names(wholes), wholes, strict=True)
+    return [(short if "/" in short else whole, whole) for short, whole in pairs]
+
+
+def _renaming(names: Mapping[str, str]) -> Callable[[str], str]:
+    def renamed(name: str) -> str:
+        tensor = name  # of a stage such as `x.ACT`
+        while tensor and tensor not in names:
+            tensor = tensor.rpartition(".")[0]
+        return names[tensor] + name[len(tensor) :] if tensor else name
+
+    return renamed
 
 
 Part = tuple[Kernel, Candidate | GivenSchedule]
@@ -145,22 +174,33 @@ def _unknown_layer(name: str, known: Sequence[str]) -> CompileError:
 
 
 def joined(parts: Sequence[Schedule]) -> str:
-    """The text of a layer's schedules."""
+    """The text of a layer's schedules, with short names of stages."""
     if not parts:
         return "# nothing to do: the value lies where it is needed"
-    first, *others = map(str, parts)
+    first, *others = (
+        "\n".join(str(step.renamed(short_stages(part.kernel))) for step in part.steps)
+        for part in parts
+    )
     return "\n".join([first, *(f"# part {at}\n{text}" for at, text in enumerate(others, 2))])
 
 
 def schedules_text(module: Module) -> str:
     """The schedules of all layers on the accelerator, each with its cycles as a comment.
 
-    Layers with equal names use their outputs.
+    Layers with equal names use their outputs; names are short if no other node has the short name.
     """
     layers = [layer for segment in module.segments for layer in segment.layers]
     count = Counter(layer.name for layer in layers)
+    nodes = Counter(map(short_name, {node.name for node in module.graph.nodes}))
+
+    def heading(layer: Layer) -> str:
+        if count[layer.name] > 1:
+            return layer.output
+        short = short_name(layer.name)
+        return short if nodes[short] == 1 else layer.name
+
     return "\n".join(
-        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{_times(row)}"
+        f"# layer {heading(layer)}\n{_times(row)}"
         f"{layer.schedule}\n"
         for layer, row in zip(layers, module.report["layers"], strict=True)
     )
