@@ -18,7 +18,7 @@ from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
 from ..graph import Node
-from ..graph.short_names import JOINT, denotes, short_name, short_names, similar_names
+from ..graph.short_names import JOINT, denotes, short_names, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -187,20 +187,12 @@ def joined(parts: Sequence[Schedule]) -> str:
 def schedules_text(module: Module) -> str:
     """The schedules of all layers on the accelerator, each with its cycles as a comment.
 
-    Layers with equal names use their outputs; names are short if no other node has the short name.
+    Layers with equal names use their outputs.
     """
     layers = [layer for segment in module.segments for layer in segment.layers]
     count = Counter(layer.name for layer in layers)
-    nodes = Counter(map(short_name, {node.name for node in module.graph.nodes}))
-
-    def heading(layer: Layer) -> str:
-        if count[layer.name] > 1:
-            return layer.output
-        short = short_name(layer.name)
-        return short if nodes[short] == 1 else layer.name
-
     return "\n".join(
-        f"# layer {heading(layer)}\n{_times(row)}"
+        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{_times(row)}"
         f"{layer.schedule}\n"
         for layer, row in zip(layers, module.report["layers"], strict=True)
     )

@@ -77,7 +77,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         f"of {', '.join(STAGES)}; `linked` is the program",
     )  # fmt: skip
     parser.add_argument(
-        "--layer", metavar="NAME", help="print only what belongs to this node of the model"
+        "--layer", metavar="NAME", help="only this layer, by its name or that of one of its nodes"
     )
     parser.add_argument(
         "--diff", action="store_true",
@@ -148,7 +148,12 @@ def _show_stages(arguments: argparse.Namespace) -> None:
     given, graph = chosen_schedules(arguments), _imported(arguments)
     if given:
         module = compile_placed(
-            recognise_layers(graph), configuration, placing, keep_all=False, memory=memory, expected=tuple(given)
+            recognise_layers(graph),
+            configuration,
+            placing,
+            keep_all=False,
+            memory=memory,
+            expected=tuple(given),
         )
         given = by_whole_name(module, given)
 

@@ -246,7 +246,9 @@ def test_like_takes_names_alone(board_file):
     for name in "../x", "/etc/passwd", "a\nb":
         with pytest.raises(HardwareError, match="`like`: expected the name of a board"):
             find_board(str(board_file(text=f"like = {json.dumps(name)}\n")))
-    with pytest.raises(UsageError, match=r"unknown \(did you mean `OrangeCrab-25F`\?\); .*known: Arty"):
+    with pytest.raises(
+        UsageError, match=r"unknown \(did you mean `OrangeCrab-25F`\?\); .*known: Arty"
+    ):
         find_board(str(board_file(text='like = "OrangeCrap-25F"\n')))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.flows.area.resources import resources
+from tilewright.flows.cli.commands.sweep import fit
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep import Database, Space
 from tilewright.flows.sweep.executors import RUNGS
@@ -53,6 +54,26 @@ def test_the_front_is_a_table(tilewright, model, database):
     assert cycles == sorted(cycles)
     assert {cells[0] for cells in front} == {"4x4", "8x8", "16x16"}
     assert said[-1].startswith(f"{database}: ")
+
+
+def test_a_table_is_as_narrow_as_the_terminal(monkeypatch):
+    """Equal columns go first, from the right, then others; objectives stay."""
+    columns = {
+        "lanes": ["4x4", "8x8"], "cycles": ["20", "10"], "ram": ["64", "64"],
+        "lut": ["1,000", "2,000"], "MACs a cycle": ["16", "64"], "ram bits": ["8", "8"],
+    }  # fmt: skip
+    for width, left, said in (
+        (55, list(columns), []),
+        (38, ["lanes", "cycles", "lut", "MACs a cycle"], ["in all rows: ram 64, ram bits 8"]),
+        (22, ["lanes", "cycles", "lut"], [
+            "in all rows: ram 64, ram bits 8",
+            "left out for lack of width: MACs a cycle; `--json FILE` has all",
+        ]),
+    ):  # fmt: skip
+        monkeypatch.setenv("COLUMNS", str(width))
+        kept = dict(columns)
+        assert fit(kept, {"lanes", "cycles"}) == said
+        assert list(kept) == left
 
 
 @pytest.mark.parametrize("scheduler", [(), ("--scheduler", "tcp://127.0.0.1:1")])
