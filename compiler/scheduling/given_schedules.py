@@ -18,7 +18,7 @@ from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
 from ..graph import Node
-from ..graph.short_names import JOINT, denotes, short_names, similar_names
+from ..graph.short_names import JOINT, denotes, short_name, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -68,9 +68,13 @@ def whole_stages(kernel: Kernel) -> Callable[[str], str]:
 
 def _shorts(kernel: Kernel) -> list[tuple[str, str]]:
     """Short and whole names of tensors; a short one has a slash, which names of loops have not."""
-    wholes = list(kernel.tensors)
-    pairs = zip(short_names(wholes), wholes, strict=True)
-    return [(short if "/" in short else whole, whole) for short, whole in pairs]
+    parts = [whole.rpartition(" ") for whole in kernel.tensors]  # such as `windows of PATH`
+    shorts = [f"{words}{space}{short_name(path)}" for words, space, path in parts]
+    count = Counter(shorts)
+    pairs = zip(shorts, kernel.tensors, strict=True)
+    return [
+        (short if "/" in short and count[short] == 1 else whole, whole) for short, whole in pairs
+    ]
 
 
 def _renaming(names: Mapping[str, str]) -> Callable[[str], str]:

@@ -41,7 +41,8 @@ def fails(capsys):
     return call
 
 
-def test_the_front_is_a_table(tilewright, model, database):
+def test_the_front_is_a_table(tilewright, model, database, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     said = tilewright("sweep", model, *OPTIONS, "--database", database).splitlines()
     assert said[0] == "networks       digits_int8_qdq"
     assert said[2] == "varied         lanes: 4x4, 8x8, 16x16"
@@ -86,8 +87,9 @@ def test_the_timing_model_is_compiled_while_a_local_cluster_starts(
     assert compiled.wait(timeout=0 if scheduler else 60) == (not scheduler)
 
 
-def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path):
+def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path, monkeypatch):
     """A look-up table more takes no block RAM more."""
+    monkeypatch.setenv("COLUMNS", "200")
     options = ("--vary", "lanes=4x4", "--vary", "lut_tables=1,2", "--vary", "latency=16,64")
     said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
     assert "points         4: 4 on the front" in said
@@ -393,6 +395,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
     monkeypatch.chdir(PAGE.parents[2])
+    monkeypatch.setenv("COLUMNS", "200")
     (command,) = (block for block in blocks("sh") if "latency=100" in block)
     arguments = shlex.split(command.replace("\\\n", " "))[1:]
     narrow = [a.replace("256..2048", "512").replace("32..128", "128") for a in arguments]
