@@ -7,7 +7,7 @@ comes before each kernel except the first.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,7 @@ from ...wording import counted
 from ..accelerator.search import Candidate
 from ..accelerator.target import Accelerator
 from ..graph import Node
-from ..graph.short_names import JOINT, denotes, similar_names
+from ..graph.short_names import JOINT, denotes, short_name, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
 from ..tensor import Kernel
@@ -49,9 +49,42 @@ class GivenSchedule:
             When a step is illegal at its position.
         """
         try:
-            return Schedule.parse(kernel, self.text, Accelerator(configuration))
+            return Schedule.parse(
+                kernel, self.text, Accelerator(configuration), whole_stages(kernel)
+            )
         except CompileError as error:
             raise CompileError(f"schedule of layer `{self.layer}`: {error}") from error
+
+
+def short_stages(kernel: Kernel) -> Callable[[str], str]:
+    """A function that shortens the paths of exporters in the name of a stage."""
+    return _renaming({whole: short for short, whole in _shorts(kernel)})
+
+
+def whole_stages(kernel: Kernel) -> Callable[[str], str]:
+    """A function that returns the whole name of a stage; users may shorten it."""
+    return _renaming({**dict(_shorts(kernel)), **{whole: whole for whole in kernel.tensors}})
+
+
+def _shorts(kernel: Kernel) -> list[tuple[str, str]]:
+    """Short and whole names of tensors; a short one has a slash, which names of loops have not."""
+    parts = [whole.rpartition(" ") for whole in kernel.tensors]  # such as `windows of PATH`
+    shorts = [f"{words}{space}{short_name(path)}" for words, space, path in parts]
+    count = Counter(shorts)
+    pairs = zip(shorts, kernel.tensors, strict=True)
+    return [
+        (short if "/" in short and count[short] == 1 else whole, whole) for short, whole in pairs
+    ]
+
+
+def _renaming(names: Mapping[str, str]) -> Callable[[str], str]:
+    def renamed(name: str) -> str:
+        tensor = name  # of a stage such as `x.ACT`
+        while tensor and tensor not in names:
+            tensor = tensor.rpartition(".")[0]
+        return names[tensor] + name[len(tensor) :] if tensor else name
+
+    return renamed
 
 
 Part = tuple[Kernel, Candidate | GivenSchedule]
@@ -145,10 +178,13 @@ def _unknown_layer(name: str, known: Sequence[str]) -> CompileError:
 
 
 def joined(parts: Sequence[Schedule]) -> str:
-    """The text of a layer's schedules."""
+    """The text of a layer's schedules, with short names of stages."""
     if not parts:
         return "# nothing to do: the value lies where it is needed"
-    first, *others = map(str, parts)
+    first, *others = (
+        "\n".join(str(step.renamed(short_stages(part.kernel))) for step in part.steps)
+        for part in parts
+    )
     return "\n".join([first, *(f"# part {at}\n{text}" for at, text in enumerate(others, 2))])
 
 

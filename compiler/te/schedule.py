@@ -6,7 +6,7 @@ before it takes effect. So every schedule has a loop program that computes the k
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..tensor import Kernel
 from .bounds import Bounds
@@ -65,14 +65,22 @@ class Schedule:
         self._program: Program | None = None
 
     @classmethod
-    def parse(cls, kernel: Kernel, text: str, target: Target = PLAIN) -> "Schedule":
-        """Replay the steps of a text, one per line; empty lines and `#` comments are ignored."""
+    def parse(
+        cls, kernel: Kernel, text: str, target: Target = PLAIN, meant: Callable[[str], str] = str
+    ) -> "Schedule":
+        """Replay the steps of a text, one per line; empty lines and `#` comments are ignored.
+
+        Parameters
+        ----------
+        meant
+            Returns the whole name of a stage or loop from the one in the text.
+        """
         schedule = cls(kernel, target)
         steps: dict[int, Step] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("#"):
                 try:
-                    steps[number] = parse_step(line)
+                    steps[number] = parse_step(line).renamed(meant)
                 except ScheduleError as error:
                     error.line = number
                     raise

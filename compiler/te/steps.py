@@ -7,10 +7,10 @@ state. `legality.check_state` checks the rules that hold after every step.
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Self
 
 from ...quoting import is_count
 from .stages import State
@@ -58,6 +58,17 @@ class Step:
             value = getattr(self, item.name)
             flat += value if isinstance(value, tuple) else (value,)
         return tuple(flat)
+
+    def renamed(self, name_of: Callable[[str], str]) -> Self:
+        """The step with other names of stages and loops."""
+        changed = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, str):
+                changed[item.name] = name_of(value)
+            elif isinstance(value, tuple):
+                changed[item.name] = tuple(map(name_of, value))
+        return replace(self, **changed)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(_argument_text, self.arguments))})"

@@ -30,7 +30,7 @@ UNFIT: Mapping[str, str] = MappingProxyType(
 )
 """Boards that are not supported, and the reasons."""
 
-OWN_FILE = "or a file that describes yours: `tilewright boards --template > my-board.toml`"
+OWN_FILE = "describe another one in a file: `tilewright boards --template > my-board.toml`"
 MAX_NAMED = 6
 """Boards that a message proposes at most; more than these would repeat the list."""
 
@@ -72,15 +72,16 @@ def find_board(text: str) -> AnyBoard:
     parts = [each for lower, each in known.items() if text.lower() in lower and text]
     parts = parts or [each for each in known.values() if _letters(each) == _letters(text)]
     if os.path.isfile(file):
-        hint = f"; did you mean the file `{file}`?"
+        hint = f"did you mean the file `{file}`?"
     elif text.lower().startswith("amaranth"):
-        hint = f", or a platform of amaranth-boards: `{PREFIX}MODULE`"
+        hint = f"a platform of amaranth-boards is `{PREFIX}MODULE`"
     elif 0 < len(parts) <= MAX_NAMED:
-        hint = f"; did you mean {' or '.join(f'`{each}`' for each in parts)}?"
+        hint = f"did you mean {' or '.join(f'`{each}`' for each in parts)}?"
     else:
-        hint = did_you_mean(text, known_boards())
+        hint = did_you_mean(text, known_boards()).removeprefix("; ")
     raise UsageError(
-        f"board `{text}`: expected one of {', '.join(known_boards())}, {OWN_FILE}{hint}"
+        f"board `{text}`: unknown{f' ({hint})' if hint else ''}; {OWN_FILE}; known: "
+        f"{', '.join(known_boards())}"
     )
 
 

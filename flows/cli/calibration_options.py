@@ -84,17 +84,13 @@ class CalibrationOptions:
         return (digest, self.method, self.keep_float, rows, self.effort, *weights)
 
 
-def add_calibration(
-    parser: argparse.ArgumentParser, *, required: bool = False, aliases: tuple[str, ...] = ()
-) -> None:
+def add_calibration(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add the options of quantisation.
 
     Parameters
     ----------
     required : bool
         Whether `--calibrate` is required.
-    aliases : tuple of str
-        Other names of `--calibration-samples`.
     """
     group = parser.add_argument_group("quantisation of float models")
     group.add_argument(
@@ -111,7 +107,7 @@ def add_calibration(
         f"depend on the machine's speed, or seconds (default: {DEFAULT_EFFORT})",
     )  # fmt: skip
     group.add_argument(
-        "--calibration-samples", *aliases, type=int, metavar="N", dest="calibration_samples",
+        "--calibration-samples", type=int, metavar="N", dest="calibration_samples",
         help=f"calibrate with N samples (default: up to {MAX_SAMPLES} and half of the file, or "
         f"all of fewer than {FEW_SAMPLES})",
     )  # fmt: skip

@@ -28,7 +28,8 @@ def show(
     profile, count = outcome.profile, outcome.samples.count
     plural = "s" * (count != 1)
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
-    say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
+    if outcome.device.has_accelerator:
+        say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
     gpu = outcome.device.gpu or outcome.device
     chip = f", {gpu.driver.device}" if isinstance(gpu, GpuDevice) else ""
     say(f"device         {outcome.device.name}{chip}")

@@ -11,7 +11,7 @@ from ...compiler.module import Module
 from ...quoting import printable
 from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, GPU, HOST, NUMPY, LayerProfile, Profile
-from ...wording import counted
+from ...wording import counted, three_digits
 from ..cli.console import configuration_sentence as configuration_sentence
 from ..cli.console import say as say
 from ..cli.tables import GAP, terminal_columns
@@ -44,9 +44,12 @@ def layer_table(profile: Profile) -> Table:
     layers = [layer for layer in profile.layers if not is_free(layer)]
     cycles = "cycles" if profile.cycles is None or profile.exact else "cycles (no stalls)"
     headings = ["target", cycles, "MACs", "use", "read", "written", "instr."]
+    if not any(layer.target == ACCELERATOR for layer in layers):
+        headings = ["target", "time", "MACs"]
     room, readable = terminal_columns(), 24
     longest = min(readable, max((len(layer.short) for layer in layers), default=0))
     for exact, columns, with_operator in LAYOUTS:
+        columns = min(columns, len(headings))
         numbers = [_layer_cells(layer, exact)[:columns] for layer in layers]
         numbers.append(_total_cells(profile, exact)[:columns])
         widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=False)]
@@ -100,7 +103,7 @@ def _layer_cells(layer: LayerProfile, exact: bool) -> list[str]:
 def microseconds(*layers: LayerProfile) -> str:
     """Return the total time of host layers; a dash if it was not measured."""
     times = [layer.microseconds for layer in layers if layer.microseconds is not None]
-    return f"{sum(times):,.0f} us" if times else "-"
+    return f"{three_digits(sum(times))} us" if times else "-"
 
 
 def _total_cells(profile: Profile, exact: bool) -> list[str]:

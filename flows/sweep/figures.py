@@ -37,6 +37,11 @@ COUNTS: Mapping[str, str] = MappingProxyType(
 )
 """Figures that are known before compilation."""
 
+HEADINGS: Mapping[str, str] = MappingProxyType(
+    {"energy_uj": "energy, uJ", "clock_mhz": "clock, MHz", "macs_per_cycle": "MACs a cycle"}
+)
+"""Headings of tables that differ from the figure's name."""
+
 CLOCK = "clock_mhz"
 """Name of the clock, which may differ by machine once machines are placed."""
 
@@ -85,6 +90,11 @@ def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:
     if not names:
         raise UsageError(f"{source}: expected a figure to minimise, got none")
     return tuple(dict.fromkeys(names))
+
+
+def heading_of(name: str) -> str:
+    """Return a figure's heading, with its unit."""
+    return HEADINGS.get(name, name.replace("_", " "))
 
 
 def known_figures(point: Point, counts: Mapping[str, Any], clock_mhz: float) -> dict[str, Interval]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...wording import counted, three_digits
 from .expressions import of_network
-from .figures import CLOCK
+from .figures import CLOCK, heading_of
 from .outcome import EXCLUDED, FAILED, OPEN, PointResult, SweepOutcome
 
 MIN_MULTIPLE = 10
@@ -27,7 +27,7 @@ def verdict(outcome: SweepOutcome) -> list[str]:
     """Return the answer to the question that the conditions and objectives ask."""
     if outcome.front:
         within = " of those that meet every condition" if outcome.where else ""
-        figure = outcome.objectives[0].replace("_", " ")
+        figure = heading_of(outcome.objectives[0]).partition(",")[0]
         left, failed = outcome.counts[OPEN], outcome.counts[FAILED]
         best = {id(result.point.setting): result for result in reversed(outcome.front)}
         first, *others = reversed(best.values())  # of each main memory, in the order of the space

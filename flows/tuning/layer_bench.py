@@ -29,7 +29,12 @@ from ...compiler.pipeline.schedule import schedule
 from ...compiler.scheduling.bound_report import LayerGap
 from ...compiler.scheduling.candidate_timer import CandidateTimer
 from ...compiler.scheduling.fusion import Group, fuse
-from ...compiler.scheduling.given_schedules import GivenSchedule
+from ...compiler.scheduling.given_schedules import (
+    GivenSchedule,
+    joined,
+    short_stages,
+    whole_stages,
+)
 from ...compiler.scheduling.kernel_programs import KernelPrograms
 from ...compiler.te.schedule import Schedule
 from ...compiler.te.target import ScheduleError
@@ -183,7 +188,7 @@ class LayerBench:
     def steps(self, candidate: Candidate) -> str:
         """The steps of a candidate's schedule, as `evaluate` takes them."""
         kernel = self._grouped.groups[0].work[0][0]
-        return str(self._timer.programs.schedule(kernel, candidate))
+        return joined([self._timer.programs.schedule(kernel, candidate)])
 
     def evaluate(self, text: str) -> Evaluation:
         """Judge a schedule: steps, one a line; see `compiler.scheduling.given_schedules`."""
@@ -250,10 +255,12 @@ class LayerBench:
         ((kernel, _),) = self._grouped.groups[0].work
         before = "\n".join(text.splitlines()[: line - 1])
         try:
-            stages = Schedule.parse(kernel, before, Accelerator(self._request.configuration)).stages
+            target = Accelerator(self._request.configuration)
+            stages = Schedule.parse(kernel, before, target, whole_stages(kernel)).stages
         except ScheduleError:  # steps that are legal together need not be so one by one
             return {"line": line}
-        return {"line": line, "loops": {stage.name: tuple(stage.loops) for stage in stages}}
+        short = short_stages(kernel)
+        return {"line": line, "loops": {short(stage.name): tuple(stage.loops) for stage in stages}}
 
     @cached_property
     def values(self) -> dict[str, np.ndarray]:

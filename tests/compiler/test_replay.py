@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
@@ -36,6 +37,9 @@ def length(program, _) -> tuple[int, None]:
     return len(program), None
 
 
+PATHS = "model/act/Relu;model/{0}/BiasAdd/ReadVariableOp/resource;model/{0}/Conv2D"
+
+
 def bottleneck() -> Graph:
     """Expand, depthwise and project, and the input added: rings of rows and sliding windows."""
     for seed in range(100):
@@ -49,6 +53,7 @@ def bottleneck() -> Graph:
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "digits": lambda: import_model(DIGITS),
+    "long names": lambda: with_long_names(),
     "bottleneck": bottleneck,
     "attention": lambda: product(
         QMatMul(2, 0.002, 4, -3, 3, True, (True, True, False)), 1, 70, 12, 20
@@ -58,6 +63,15 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
         for name, make in NETWORKS.items()
     },
 }
+
+
+def with_long_names() -> Graph:
+    """The digits, with names of nodes as TensorFlow's exporter makes them."""
+    model = onnx.load(DIGITS)
+    for node in model.graph.node:
+        if node.op_type == "Conv":
+            node.name = PATHS.format(node.name)
+    return import_model(model.SerializeToString())
 
 
 def compiled(graph: Graph, text: str = "", measure=length) -> Module:
@@ -75,6 +89,20 @@ def test_printed_schedules_give_the_same_programs(name):
     assert [s.notes for s in again.segments] == [s.notes for s in module.segments]
     assert [s.constants for s in again.segments] == [s.constants for s in module.segments]
     assert schedules_text(again) == schedules_text(module)
+
+
+def test_printed_schedules_have_short_names_of_stages_and_whole_ones_are_read_too():
+    graph = with_long_names()
+    module = compiled(graph)
+    text = schedules_text(module)
+    steps = [line for line in text.splitlines() if not line.startswith("#")]
+    assert "cache_write(conv2/Conv2D.qconv, ACT)" in steps
+    assert "model/" not in "\n".join(steps)
+    whole = text.replace("(conv2/Conv2D.", f"({PATHS.format('conv2')}.")
+    assert "cache_write(model/" in whole
+    assert [s.program for s in compiled(graph, whole).segments] == [
+        s.program for s in module.segments
+    ]
 
 
 def run(module: Module, scans: np.ndarray) -> np.ndarray:

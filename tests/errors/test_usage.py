@@ -25,8 +25,8 @@ from tilewright.flows.cli.main import guarded, main
         (["measure", "/dev/ttyUSB0"], "`measure /dev/ttyUSB0`: expected the address of a board: "
          "`serial://...`, `tcp://...` or `remote://AGENT/BOARD`; did you mean "
          "`serial:///dev/ttyUSB0`?"),
-        (["passes", "m.onnx", "--schedule", "f"], "unknown arguments `--schedule f`; it is an "
-         "option of `run`, `report`, `evaluate` and 1 other; `tilewright passes --help` shows what "
+        (["tune", "m.onnx", "--schedule", "f"], "unknown arguments `--schedule f`; it is an "
+         "option of `run`, `report`, `passes` and 2 others; `tilewright tune --help` shows what "
          "there is"),
         (["run", "m.onnx", "--device", "cpu"], "`--device cpu`: expected one of reference, sim, "
          "rtl, gate, host, gpu, or a board's address; `host` is this computer's processor"),

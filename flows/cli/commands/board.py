@@ -62,7 +62,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--fault", action="append", default=[], metavar="NAME=P", dest="faults",
         help="probability per byte of lose, flip, pause, reset or unplug; may be repeated",
     )  # fmt: skip
-    link.add_argument("--seed", type=int, default=0, help="seed of the faults")
+    link.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the faults (default: 0)"
+    )
     parser.set_defaults(function=board)
 
 

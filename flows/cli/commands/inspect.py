@@ -20,7 +20,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "source", type=Path, metavar="ARTIFACT", help="file that `tilewright compile` wrote"
     )
-    parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
+    parser.add_argument(
+        "--layer", metavar="NAME", help="only this layer, by its name or that of one of its nodes"
+    )
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")
     add_json(parser, "all of it")
     parser.set_defaults(function=inspect)

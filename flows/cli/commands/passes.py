@@ -28,7 +28,7 @@ from ...execution.stages import (
     stages_of,
 )
 from ...reports import terminal as report
-from ..arguments import add_configuration, chosen_configuration
+from ..arguments import add_configuration, chosen_configuration, compile_placed
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
@@ -36,6 +36,7 @@ from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
 from ..progress import progress_bar
+from ..schedule_options import add_schedule, by_whole_name, chosen_schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         f"of {', '.join(STAGES)}; `linked` is the program",
     )  # fmt: skip
     parser.add_argument(
-        "--layer", metavar="NAME", help="print only what belongs to this node of the model"
+        "--layer", metavar="NAME", help="only this layer, by its name or that of one of its nodes"
     )
     parser.add_argument(
         "--diff", action="store_true",
@@ -90,6 +91,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_placement(parser, table=False)
     add_calibration(parser)
     add_memory(parser, "main memory")
+    add_schedule(parser)
     parser.set_defaults(function=passes)
 
 
@@ -111,6 +113,11 @@ def passes(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"`{option}`: expected a stage in which layers have a side, such as `--until "
             f"{STAGES[0]}`; add it, or leave `{option}` out"
+        )
+    if arguments.given and last < stage_position("scheduled"):
+        raise UsageError(
+            "`--schedule`: expected a stage in which layers have schedules, such as `--until "
+            "scheduled`; add it, or leave `--schedule` out"
         )
     if shown:
         _show_stages(arguments)
@@ -138,15 +145,25 @@ def _show_stages(arguments: argparse.Namespace) -> None:
         raise UsageError(f"`{option}`: expected no --until, --layer or --diff; leave it out")
     last, placing = _last_stage(arguments), chosen_placing(arguments)
     configuration, memory = chosen_configuration(arguments) or DEFAULT, memory_model(arguments)
+    given, graph = chosen_schedules(arguments), _imported(arguments)
+    if given:
+        module = compile_placed(
+            recognise_layers(graph),
+            configuration,
+            placing,
+            keep_all=False,
+            memory=memory,
+            expected=tuple(given),
+        )
+        given = by_whole_name(module, given)
 
     def request(graph: Graph) -> CompileRequest:
         costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
         return CompileRequest(
             graph=graph, configuration=configuration, memory=memory,
-            placement=placing.placement(), costs=costs,
+            placement=placing.placement(), costs=costs, schedules=given,
         )  # fmt: skip
 
-    graph = _imported(arguments)
     with progress_bar() as advance:
         stages = stages_of(
             graph, last, request, arguments.layer, lambda step: advance(step, 0, None)

@@ -24,7 +24,7 @@ NAME_COLUMNS = 40
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
-    add_calibration(parser, required=True, aliases=("--samples",))
+    add_calibration(parser, required=True)
     add_operators(parser)
     add_fixes(parser)
     add_states(parser)

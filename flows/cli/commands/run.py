@@ -85,7 +85,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     memory = add_memory(parser)
     add_stalls(memory)
     add_program_for(memory)
-    parser.add_argument("--seed", type=int, default=0, help="seed of stalls and random inputs")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N",
+        help="seed of stalls and random inputs (default: 0)",
+    )  # fmt: skip
     add_recordings(parser, "the first sample")
     add_placement(parser)
     add_calibration(parser)

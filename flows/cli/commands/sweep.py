@@ -1,6 +1,7 @@
 """`tilewright sweep`: evaluate the machines of a space, and find those that no other one beats."""
 
 import argparse
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ....atomic_write import PAGE_SUFFIXES, check_output, write_output
@@ -12,7 +13,7 @@ from ...area.provenance import outdated_sentences, unmeasured_options
 from ...sweep.agent_executor import check_addresses
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
-from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES
+from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES, TIMES, heading_of
 from ...sweep.ladder import sweep
 from ...sweep.measured import Build, DesignFigures
 from ...sweep.outcome import FAILED, STATES, PointResult, SweepOutcome
@@ -46,7 +47,7 @@ from ..sweep_options import (
     read_networks,
 )
 from ..sweep_progress import sweep_progress
-from ..tables import stdout, table
+from ..tables import GAP, stdout, table, terminal_columns
 
 MAX_S = 1_000_000
 """Maximum time limit in seconds."""
@@ -108,8 +109,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--evaluations", type=int, metavar="N", help="with --search: machines to compile"
     )
     parser.add_argument(
-        "--seed", type=int, metavar="S",
-        help="with --search: equal seeds give equal results (default: 0)",
+        "--seed", type=int, metavar="N",
+        help="with --search: seed of the search (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--rtl", action="store_true",
@@ -308,16 +309,18 @@ def show(outcome: SweepOutcome) -> None:
     figures = [name for name in outcome.shown if name not in varied]
     equals = equal_points(outcome)
     several = any(count > 1 for _, count in equals)
-    rows = [
-        [
-            *(result.point.chosen[name] for name in varied),
-            *(figure_text(name, result.figures[name]) for name in figures),
-            *([str(count)] if several else []),
-        ]
-        for result, count in equals
-    ]
-    headings = [*varied, *(name.replace("_", " ") for name in figures)]
-    stdout().print(table([*headings, "equal"] if several else headings, rows, left=0))
+    columns = {name: [str(result.point.chosen[name]) for result, _ in equals] for name in varied}
+    columns |= {
+        heading_of(name): [figure_text(name, result.figures[name]) for result, _ in equals]
+        for name in figures
+    }
+    if several:
+        columns["equal"] = [str(count) for _, count in equals]
+    kept = {*varied, "equal", *map(heading_of, (*outcome.objectives, *TIMES))}
+    sentences = fit(columns, kept)
+    stdout().print(table(list(columns), zip(*columns.values(), strict=True), left=0))
+    for sentence in sentences:
+        say(sentence)
     estimated_names = {"lut", "ff", "gates"} & {*outcome.shown, *outcome.objectives}
     machines = (result.point.machine.configuration for result in outcome.front)
     if estimated_names and (left_out := unmeasured_options(machines)):
@@ -328,6 +331,27 @@ def show(outcome: SweepOutcome) -> None:
         show_measured(outcome, outcome.build)
     for line in verdict(outcome):
         say(line)
+
+
+def fit(columns: dict[str, list[str]], kept: Collection[str]) -> list[str]:
+    """Take columns out until a table is as narrow as the terminal; say which, and their values."""
+    said = []
+
+    def take_out(wanted: Callable[[list[str]], bool], text: Callable[[str, list[str]], str]) -> str:
+        out: list[str] = []
+        for name in reversed([name for name in columns if name not in kept]):
+            widths = (max(map(len, (each, *cells))) + GAP for each, cells in columns.items())
+            if sum(widths) - GAP > terminal_columns() and wanted(columns[name]):
+                out.insert(0, text(name, columns.pop(name)))
+        return ", ".join(out)
+
+    if equal := take_out(
+        lambda cells: len({*cells}) == 1, lambda name, cells: f"{name} {cells[0]}"
+    ):
+        said.append(f"in all rows: {equal}")
+    if others := take_out(lambda cells: True, lambda name, cells: name):
+        said.append(f"left out for lack of width: {others}; `--json FILE` has all")
+    return said
 
 
 def show_measured(outcome: SweepOutcome, build: Build) -> None:

@@ -94,7 +94,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="evolutionary, xgboost (needs the extra `sweep`), random or grid (default: "
         "evolutionary)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="seed of the tuner and of test data")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N",
+        help="seed of the tuner and of test data (default: 0)",
+    )  # fmt: skip
     parser.add_argument(
         "--database", type=Path, metavar="FILE",
         help="database of records (default: that of sweeps in the cache, which `compile` and `run` "

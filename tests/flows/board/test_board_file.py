@@ -267,7 +267,7 @@ def test_messages_name_the_file_of_the_board(board_file, capsys, monkeypatch):
     assert main(["flash", "--board", path.name]) == 2
     assert "run `tilewright build --board mine.toml` first" in capsys.readouterr().err
     assert main(["boards", "--board", "mine"]) == 2
-    assert "; did you mean the file `mine.toml`?\n" in capsys.readouterr().err
+    assert "`mine`: unknown (did you mean the file `mine.toml`?); " in capsys.readouterr().err
 
 
 def test_technologies_with_an_sdram_are_those_that_have_pads():

@@ -63,6 +63,10 @@ def test_the_table_of_a_run_without_an_accelerator_has_no_cycles(tilewright, mod
     assert "quantised first" not in said, "that is said of float models"
     (total,) = (line.split() for line in said.splitlines() if line.startswith("total "))
     assert total[2] == "us"
+    (heading,) = (line.split() for line in said.splitlines() if line.startswith("layer "))
+    assert heading == ["layer", "operator", "target", "time", "MACs"]
+    assert "configuration " not in said
+    assert " 0 us" not in said
     assert float(total[1].replace(",", "")) > 0
     assert " on the accelerator at " not in said
     assert " inferences per second" in said

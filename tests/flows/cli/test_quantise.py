@@ -116,7 +116,9 @@ def test_samples_that_show_little_are_pointed_out(capsys, float_model, shape, wa
 def test_json_has_what_the_report_says(tilewright, float_model, samples):
     target = float_model.with_name("int8.onnx")
     arguments = ("quantise", float_model, "--calibrate", samples, "-o", target, "--json", "-")
-    found = json.loads(tilewright(*arguments, "--samples", "20", "--method", "percentile"))
+    found = json.loads(
+        tilewright(*arguments, "--calibration-samples", "20", "--method", "percentile")
+    )
     assert found["calibration"]["samples"] == 20
     assert found["calibration"]["method"] == "percentile"
     assert found["accelerated_macs"] == 1.0
@@ -166,13 +168,6 @@ def test_every_command_that_compiles_quantises_float_models(tilewright, float_mo
     passed = json.loads(tilewright("passes", float_model, *wish))
     assert passed[0]["accelerated"] == 0
     assert passed[-1]["accelerated"] >= 6
-
-
-def test_the_older_name_of_an_option_still_works(tilewright, float_model, samples):
-    target = float_model.with_name("int8.onnx")
-    arguments = ("quantise", float_model, "--calibrate", samples, "-o", target, "--json", "-")
-    for option in ("--samples", "--calibration-samples"):
-        assert json.loads(tilewright(*arguments, option, "7"))["calibration"]["samples"] == 7
 
 
 @pytest.mark.parametrize(
@@ -242,7 +237,7 @@ def test_samples_are_spread_over_the_file_and_some_are_left():
             "none; give samples of the float model",
         ),
         (
-            ["quantise", "m.onnx", "--calibrate", "s.npz", "--samples", "0"],
+            ["quantise", "m.onnx", "--calibrate", "s.npz", "--calibration-samples", "0"],
             2,
             "calibration with 0 samples: expected 1 or more; correct it",
         ),

@@ -33,6 +33,18 @@ def test_compile_prints_schedules_and_takes_them_back(tilewright, model, tmp_pat
     assert load(target).segments[0].program != program
 
 
+def test_passes_show_a_given_schedule(tilewright, capsys, model, tmp_path):
+    asked, text = ("--config", "8x8"), tmp_path / "conv2.txt"
+    steps = tilewright("evaluate", model, *asked, "--layer", "conv2")
+    text.write_text(re.sub(r"split\(conv2.qconv, y, \d+\)", "split(conv2.qconv, y, 1)", steps))
+    shown = ("passes", model, *asked, "--until", "scheduled", "--layer", "conv2")
+    given = ("--schedule", f"conv2={text}")
+    assert "split(conv2.qconv, y, 1)" not in tilewright(*shown)
+    assert "split(conv2.qconv, y, 1)" in tilewright(*shown, *given)
+    assert main(["passes", str(model), *given]) == 2
+    assert "`--schedule`: expected a stage in which layers have" in capsys.readouterr().err
+
+
 def test_what_a_given_schedule_changed_is_said(tilewright, model, tmp_path):
     """By `compile`, `run` and `report`, with the cycles that they print without it."""
     target, text, asked = tmp_path / "digits.tw", tmp_path / "conv2.txt", (model, "--config", "8x8")

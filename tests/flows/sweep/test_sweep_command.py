@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.flows.area.resources import resources
+from tilewright.flows.cli.commands.sweep import fit
 from tilewright.flows.cli.main import main
 from tilewright.flows.sweep import Database, Space
 from tilewright.flows.sweep.executors import RUNGS
@@ -40,7 +41,8 @@ def fails(capsys):
     return call
 
 
-def test_the_front_is_a_table(tilewright, model, database):
+def test_the_front_is_a_table(tilewright, model, database, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     said = tilewright("sweep", model, *OPTIONS, "--database", database).splitlines()
     assert said[0] == "networks       digits_int8_qdq"
     assert said[2] == "varied         lanes: 4x4, 8x8, 16x16"
@@ -55,6 +57,26 @@ def test_the_front_is_a_table(tilewright, model, database):
     assert said[-1].startswith(f"{database}: ")
 
 
+def test_a_table_is_as_narrow_as_the_terminal(monkeypatch):
+    """Equal columns go first, from the right, then others; objectives stay."""
+    columns = {
+        "lanes": ["4x4", "8x8"], "cycles": ["20", "10"], "ram": ["64", "64"],
+        "lut": ["1,000", "2,000"], "MACs a cycle": ["16", "64"], "ram bits": ["8", "8"],
+    }  # fmt: skip
+    for width, left, said in (
+        (55, list(columns), []),
+        (38, ["lanes", "cycles", "lut", "MACs a cycle"], ["in all rows: ram 64, ram bits 8"]),
+        (22, ["lanes", "cycles", "lut"], [
+            "in all rows: ram 64, ram bits 8",
+            "left out for lack of width: MACs a cycle; `--json FILE` has all",
+        ]),
+    ):  # fmt: skip
+        monkeypatch.setenv("COLUMNS", str(width))
+        kept = dict(columns)
+        assert fit(kept, {"lanes", "cycles"}) == said
+        assert list(kept) == left
+
+
 @pytest.mark.parametrize("scheduler", [(), ("--scheduler", "tcp://127.0.0.1:1")])
 def test_the_timing_model_is_compiled_while_a_local_cluster_starts(
     tilewright, model, database, monkeypatch, scheduler
@@ -65,8 +87,9 @@ def test_the_timing_model_is_compiled_while_a_local_cluster_starts(
     assert compiled.wait(timeout=0 if scheduler else 60) == (not scheduler)
 
 
-def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path):
+def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path, monkeypatch):
     """A look-up table more takes no block RAM more."""
+    monkeypatch.setenv("COLUMNS", "200")
     options = ("--vary", "lanes=4x4", "--vary", "lut_tables=1,2", "--vary", "latency=16,64")
     said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
     assert "points         4: 4 on the front" in said
@@ -372,6 +395,7 @@ def blocks(language: str) -> list[str]:
 
 def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
     monkeypatch.chdir(PAGE.parents[2])
+    monkeypatch.setenv("COLUMNS", "200")
     (command,) = (block for block in blocks("sh") if "latency=100" in block)
     arguments = shlex.split(command.replace("\\\n", " "))[1:]
     narrow = [a.replace("256..2048", "512").replace("32..128", "128") for a in arguments]
