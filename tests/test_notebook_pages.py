@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from .listings import NOTEBOOKS, TIMES, executed
+from .listings import NOTEBOOKS, executed, lasting
 
 
 def shown(notebook: nbformat.NotebookNode) -> list[str]:
@@ -12,7 +12,7 @@ def shown(notebook: nbformat.NotebookNode) -> list[str]:
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             data = output.get("data", {"stream": output.get("text", "")})
-            texts += [TIMES.sub(" ", text) for _, text in sorted(data.items())]
+            texts += [lasting(text) for _, text in sorted(data.items())]
     return texts
 
 

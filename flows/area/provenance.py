@@ -70,7 +70,7 @@ def outdated_sentences(names: Iterable[str]) -> list[str]:
         Keys of `FIGURES`, and others, of which nothing is said.
     """
     found = outdated(names)
-    words = [name.replace("_", " ") for name in found]
+    words = [name.removesuffix("_mhz").replace("_", " ") for name in found]
     return [f"figures of machines {OTHER_SOURCES}: {', '.join(words)}"] if found else []
 
 
