@@ -1,8 +1,8 @@
 """Signals that end a command let it stop its tools and remove its temporary files.
 
 A native module that is being imported may abort the process if an exception comes up in it, and a
-tool that is being started would be lost and run on. Python drops an exception in `__del__`, and the
-command would go on. So a signal waits until that is over.
+tool that is being started would be lost and run on. Python drops an exception in `__del__` and in a
+function that native code calls, and the command would go on. So a signal waits until that is over.
 """
 
 import os
@@ -16,8 +16,10 @@ from types import FrameType
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Of these, the last two would end Python at once."""
 
-UNBROKEN = "_start_and_register", "__del__"
-"""That which starts a tool, of `sim/processes.py`, and those in which Python drops exceptions."""
+UNBROKEN = "_start_and_register", "__del__", "meet", "_release", "_drop"
+"""That which starts a tool, of `sim/processes.py`, and those in which Python drops exceptions: the
+functions that `sim/timing/weaving.py` and `runtime/gpu/dlpack.py` have called by native code.
+"""
 
 RETRY_S = 0.05
 """Seconds after which a signal that waits is sent again."""
