@@ -130,6 +130,10 @@ PIPE_CLOSED = 141
 class _Parser(argparse.ArgumentParser):
     """A parser that raises the errors that argparse would print, so that all errors look alike."""
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        # A beginning that names one option today may name two tomorrow, or that of another command.
+        super().__init__(*arguments, allow_abbrev=False, **settings)
+
     @override
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, unknown = super().parse_known_args(args, namespace)

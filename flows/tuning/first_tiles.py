@@ -19,7 +19,7 @@ SIZES = 1 / 4, 1 / 2, 3 / 4
 """Sizes of the first block, relative to a block of the equal ones."""
 
 MORE_BLOCKS = range(3)
-"""How many blocks there may be beyond those of the equal ones."""
+"""Blocks beyond the number of the equal ones."""
 
 
 def search_first_tiles(network: NetworkTrials, trials: int, may_go_on: Callable[[], bool]) -> None:
