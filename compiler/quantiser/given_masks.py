@@ -17,8 +17,8 @@ from ..passes.patterns import is_float32
 TRUTHS = frozenset((0.0, 1.0))
 
 
-def mark_masks(graph: Graph, samples: Mapping[str, np.ndarray]) -> Graph:
-    """Return a graph that rounds masks among its inputs to the values that its samples have.
+def mark_masks(graph: Graph, samples: Mapping[str, np.ndarray]) -> tuple[Graph, tuple[str, ...]]:
+    """Return a graph that rounds masks among its inputs to the values of its samples; their names.
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ def mark_masks(graph: Graph, samples: Mapping[str, np.ndarray]) -> Graph:
             truth = builder.emit(ops.Cast("bool"), [name], f"{name}.truth")
             marked[name] = builder.emit(ops.Cast("float32"), [truth], f"{name}.mask")
     if not marked:
-        return graph
+        return graph, ()
     for node in graph.nodes:
         inputs = tuple(marked.get(name, name) for name in node.inputs)
         builder.append(replace(node, inputs=inputs))
-    return replace(builder.graph(graph.outputs), imported=graph.imported)
+    return replace(builder.graph(graph.outputs), imported=graph.imported), tuple(marked)
 
 
 def _makes_mask(graph: Graph, name: str) -> bool:

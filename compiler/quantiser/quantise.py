@@ -43,6 +43,8 @@ class QuantisedNetwork:
         Layers that stay in float because the network would lose too much accuracy.
     four_bits : tuple of FloatLayer
         Layers whose weights have 4 bits.
+    masks : tuple of str
+        Float inputs that hold only the values of a mask in all samples; others are rounded to them.
     end_db : float
         Signal-to-noise ratio after the last layers, on the calibration samples.
     layers : tuple of LayerQuality
@@ -56,6 +58,7 @@ class QuantisedNetwork:
     corrected: bool
     rescued: tuple[str, ...]
     four_bits: tuple[FloatLayer, ...]
+    masks: tuple[str, ...]
     end_db: float
     layers: tuple[LayerQuality, ...]
 
@@ -98,7 +101,8 @@ def quantise(
     InputError
         If a sample gives infinite values.
     """
-    prepared = prepare(mark_masks(graph, batches.inputs))
+    marked, masks = mark_masks(graph, batches.inputs)
+    prepared = prepare(marked)
     search = CandidateSearch(prepared, batches, options, progress, clock)
     found = search.plain()
     best = search.best(found)
@@ -128,6 +132,7 @@ def quantise(
         bool(best.corrections),
         tuple(rescued.values()),
         four_bits,
+        masks,
         best.end_db,
         qualities,
     )

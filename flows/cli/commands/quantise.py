@@ -84,6 +84,9 @@ def show(made: QuantisedModel, agreement: NetworkQuality, share: float, target: 
         f"{made.samples.source}, ranges by {result.method}"
     )
     say(f"steps          {steps_sentence(made)}")
+    if result.masks:
+        names = ", ".join(f"`{name}`" for name in result.masks)
+        say(f"masks          {names}: only a mask's values in all samples; others are rounded")
     say("")
     headings = ["layer", "kind", "low", "high", "alone", "through", "clipped"]
     names = short_names([quality.layer.name for quality in result.layers])
@@ -164,6 +167,7 @@ def to_json(
             "corrected": result.corrected,
             "rescued": list(result.rescued),
             "four_bits": [layer.name for layer in result.four_bits],
+            "masks": list(result.masks),
             "end_db": result.end_db,
         },
         "accelerated_macs": share,

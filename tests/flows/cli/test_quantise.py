@@ -17,6 +17,7 @@ from tilewright.flows.cli.main import main
 from tilewright.flows.cli.progress import line_progress, progress_about, progress_bar, steady_lines
 from tilewright.flows.execution import quantise_model
 
+from ...compiler.onnx_models import model, node, value
 from ...compiler.quantiser.networks import Net, output_of, small_network
 
 
@@ -42,6 +43,29 @@ def said_by(capsys, *arguments: object) -> tuple[int, str, str]:
     code = main([str(argument) for argument in arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+def test_the_report_names_inputs_that_are_taken_for_masks(tilewright, tmp_path):
+    chance = np.random.default_rng(0)
+    held = {name: chance.standard_normal((8, 8)).astype(np.float32) for name in ("k", "v")}
+    nodes = [
+        node("MatMul", ["x", "k"], ["scores"]),
+        node("Add", ["scores", "mask"], ["some"]),
+        node("Softmax", ["some"], ["shares"], axis=-1),
+        node("MatMul", ["shares", "v"], ["y"]),
+    ]
+    inputs = [value("x", np.float32, [1, 4, 8]), value("mask", np.float32, [1, 1, 8])]
+    onnx.save(model(nodes, inputs, ["y"], held), tmp_path / "net.onnx")
+    masks = np.where(np.arange(8) < chance.integers(1, 9, (6, 1, 1)), 0, -1e9)
+    given = chance.standard_normal((6, 4, 8)).astype(np.float32)
+    np.savez(tmp_path / "given.npz", x=given, mask=masks.astype(np.float32))
+    words = tmp_path / "net.onnx", "--calibrate", tmp_path / "given.npz", "--effort", "quick"
+    target = tmp_path / "int8.onnx"
+    said = tilewright("quantise", *words, "-o", target, "--json", tmp_path / "it.json")
+    assert (
+        "masks          `mask`: only a mask's values in all samples; others are rounded\n"
+    ) in said
+    assert json.loads((tmp_path / "it.json").read_text("utf-8"))["calibration"]["masks"] == ["mask"]
 
 
 def test_the_report_says_what_each_layer_and_the_whole_lose(tilewright, float_model, samples):
