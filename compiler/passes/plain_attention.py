@@ -142,8 +142,8 @@ def mask_once(site: Site, x: str, chosen: str, mask: str) -> str | None:
 @rule(op(ADD, computed("x"), op(ADD, value("a"), computed("mask"), commutative=True),
          result=is_float32, commutative=True))  # fmt: skip
 def mask_last(site: Site, x: str, a: str, mask: str) -> str | None:
-    """x + (a + m) -> (x + a) + m, where m is a mask and a is none, as in T5."""
-    if not excludes(site.view, mask) or excludes(site.view, a):
+    """x + (a + m) -> (x + a) + m, where m is a mask, and x and a are none, as in T5."""
+    if not excludes(site.view, mask) or any(excludes(site.view, each) for each in (x, a)):
         return None
     return site.emit(ADD, site.emit(ADD, x, a), mask)
 

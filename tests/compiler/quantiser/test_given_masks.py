@@ -91,3 +91,19 @@ def test_a_wide_bias_does_not_hide_a_mask():
     first, last = found.nodes
     np.testing.assert_array_equal(found.data(first.inputs[1]), floats(16, 14, 2, 9))
     np.testing.assert_array_equal(found.data(last.inputs[1]), floats(0, -100, 0, -100))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_bias_between_masks_does_not_go_round_in_circles(first):
+    """Without scores, neither mask comes last."""
+    inputs = [Value("bias", TensorType("float32", (1, KEYS)))]
+    inputs += [Value(name, TensorType("bool", (1, KEYS))) for name in "cd"]
+    builder = Builder("bias", inputs)
+    held = [builder.constant(floats(number), f"it{number:g}") for number in (-1e9, 0)]
+    masks = [builder.emit(ops.Where(), [name, *held]) for name in "cd"]
+    inner = builder.emit(ADD, ["bias", masks[first]])
+    graph = builder.graph([Output("y", builder.emit(ADD, [inner, masks[1 - first]]))])
+    found = plain_attention_to_quantise(graph)
+    given = {"bias": floats(1, 2, 3, 4)[None]}
+    given |= {name: np.array([[True, False, index > 0, False]]) for index, name in enumerate("cd")}
+    np.testing.assert_array_equal(evaluate(found, given)["y"], evaluate(graph, given)["y"])
