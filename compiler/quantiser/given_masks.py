@@ -1,4 +1,4 @@
-"""Inputs that are masks of attention in all samples, written so that they are masks in any case.
+"""Float inputs that hold attention masks in all samples: operators make them masks for any values.
 
 A float input may hold any number, so nothing but the samples tells that it holds 0 and 1, or 0 and
 large negative numbers. Networks in QDQ form say it by operators, as they do for inputs of integers.
@@ -18,7 +18,7 @@ TRUTHS = frozenset((0.0, 1.0))
 
 
 def mark_masks(graph: Graph, samples: Mapping[str, np.ndarray]) -> tuple[Graph, tuple[str, ...]]:
-    """Return a graph that rounds masks among its inputs to the values of its samples; their names.
+    """Return a graph that rounds its mask inputs to the values in the samples, and their names.
 
     Parameters
     ----------

@@ -55,19 +55,19 @@ def is_of_these_sources(kind: str) -> bool:
 
 
 def outdated(names: Iterable[str]) -> list[str]:
-    """Return those of some figures that are of hardware whose sources have changed since."""
+    """Return the names of figures that were measured before the hardware's sources changed."""
     return sorted(
         name for name in names if name in FIGURES and not is_of_these_sources(FIGURES[name])
     )
 
 
 def outdated_sentences(names: Iterable[str]) -> list[str]:
-    """Return a sentence about those of some figures that `outdated` names; none if there are none.
+    """Return a sentence that lists the outdated figures, or nothing if there are none.
 
     Parameters
     ----------
     names
-        Keys of `FIGURES`, and others, of which nothing is said.
+        Names of figures; those that are not in `FIGURES` are ignored.
     """
     found = outdated(names)
     words = [name.removesuffix("_mhz").replace("_", " ") for name in found]

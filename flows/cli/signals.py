@@ -17,8 +17,9 @@ ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 """Of these, the last two would end Python at once."""
 
 UNBROKEN = "_start_and_register", "__del__", "meet", "_release", "_drop"
-"""That which starts a tool, of `sim/processes.py`, and those in which Python drops exceptions: the
-functions that `sim/timing/weaving.py` and `runtime/gpu/dlpack.py` have called by native code.
+"""Functions that no signal interrupts: the one of `sim/processes.py` that starts a tool, and those
+in which Python drops exceptions, finalizers and the callbacks of `sim/timing/weaving.py` and
+`runtime/gpu/dlpack.py`.
 """
 
 RETRY_S = 0.05

@@ -233,7 +233,7 @@ APART = (
     "| Softmax, LogSoftmax, Hardmax before operator set 13, RoiAlign before 16 | as that set says "
     "| as the newest set says |",
     "",
-    "Where ONNX Runtime stands alone, the specification counts, and what PyTorch does:",
+    "Where only ONNX Runtime differs, we follow the specification and PyTorch:",
     "",
     "| operator | here | ONNX Runtime |",
     "|---|---|---|",

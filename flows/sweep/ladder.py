@@ -18,6 +18,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import numpy as np
 
@@ -342,19 +343,17 @@ class _LadderRun:
         """Compile machines in order, except those that earlier points rule out."""
         self.programs.load(candidate.asked() for candidate in order)
         window: deque[SweepCandidate] = deque()
-        settled = 0
+        settled = count()
 
         def settle_first() -> None:
-            nonlocal settled
             first = window.popleft()
-            settled += 1
             if first.compile:
                 self.programs.finish(first.item)
                 for result in first.results:
                     self._apply_cycles(first, result)
-            self._tell_progress(settled, len(order))
+            self._tell_progress(next(settled), len(order))
 
-        self._tell_progress(settled, len(order))  # the first machine takes long: no longer bounding
+        self._tell_progress(next(settled), len(order))  # compiling the first machine takes long
         for candidate in order:
             if len(window) == WINDOW:
                 settle_first()

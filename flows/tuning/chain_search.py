@@ -180,14 +180,14 @@ class Places:
             yield ChainChange(texts, form, cycles / past)
 
     def around(self, at: int, count: int = 1) -> tuple[list[Part], list[Part]]:
-        """The neighbours before and behind some layers, as far as there are any."""
+        """The neighbours before and after `count` layers; empty lists at the ends."""
         before, behind = (
             [self.given(place)] if self.is_layer(place) else [] for place in (at - 1, at + count)
         )
         return before, behind
 
     def is_layer(self, place: int) -> bool:
-        """Whether there is a layer that computes."""
+        """Whether the layer at a place has a kernel."""
         return 0 <= place < len(self.nodes) and self._kernel(self.nodes[place]) is not None
 
     def _hands_on(self, one: Node, two: Node) -> bool:
@@ -214,7 +214,7 @@ class Places:
         return fuse(kernels) if len(kernels) > 1 else kernels[0]
 
     def given(self, place: int) -> Part:
-        """A layer with its present schedule."""
+        """A layer with its current schedule."""
         layer: Layer = self.layers[place]
         kernel = self._kernel(self.nodes[place])
         assert kernel is not None

@@ -16,19 +16,19 @@ from .chain_search import ChainChange, Places, together
 from .network_trials import NetworkTrials, TriedChange
 
 SIZES = 1 / 4, 1 / 2, 3 / 4
-"""Sizes of the first block, relative to a block of the equal ones."""
+"""Sizes of the first block to try, relative to a block of the equal split."""
 
 MORE_BLOCKS = range(3)
-"""Blocks beyond the number of the equal ones."""
+"""Numbers of blocks to try, in addition to those of the equal split."""
 
 
 def search_first_tiles(network: NetworkTrials, trials: int, may_go_on: Callable[[], bool]) -> None:
-    """Give layers of a network smaller first tiles where that saves cycles.
+    """Make the first tiles of layers smaller where that saves cycles of the network.
 
     Parameters
     ----------
     trials
-        Most changes to try in the network.
+        Maximum number of changes to try in the network.
     """
     for changes in together(_changes(network, may_go_on)):
         if trials <= 0 or not may_go_on():
@@ -55,7 +55,7 @@ def _changes(network: NetworkTrials, may_go_on: Callable[[], bool]) -> Iterator[
 
 
 def _best_change(places: Places, at: int) -> Iterator[ChainChange]:
-    """The best schedule of a layer among its neighbours, if it is faster than the present one."""
+    """Yield the fastest schedule between the layer's neighbours, if it beats the current one."""
     part = kernel, given = places.given(at)
     assert isinstance(given, GivenSchedule)
     before, behind = places.around(at)

@@ -30,7 +30,7 @@ MAX_ERRORS = 4
 """Errors of a tool that a message quotes; nextpnr may print one for each cell."""
 
 SILENT_S = 5.0
-"""YoWASP's tools are translated before their first use; what takes longer than this is told."""
+"""Seconds after which we report that a YoWASP tool is being compiled for its first use."""
 
 VERSION = re.compile(r"\d+\.\d+(?:[.+-]\w+)*")
 

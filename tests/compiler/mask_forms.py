@@ -28,7 +28,7 @@ def dropped_float(block: Block) -> str:
 
 
 def by_ones(block: Block, scores: str) -> str:
-    """BERT's of TensorFlow: the mask of a query and a key is a product."""
+    """As in TensorFlow's BERT: the masks of queries and keys are multiplied."""
     rows = block("Mul", floats(np.ones((1, 1, TOKENS, 1))), kept_float(block))
     return block("Add", scores, block("Mul", block("Sub", floats(1), rows), floats(-10000)))
 
@@ -46,31 +46,31 @@ def of_integers(block: Block, scores: str) -> str:
 
 
 def by_difference(block: Block, scores: str) -> str:
-    """XLNet's."""
+    """As in XLNet: a large multiple of the mask is subtracted."""
     return block("Sub", scores, block("Mul", dropped_float(block), floats(1e30)))
 
 
 def by_product_and_difference(block: Block, scores: str) -> str:
-    """GPT-2's of the ONNX model zoo."""
+    """As in GPT-2 of the ONNX model zoo."""
     kept = block("Mul", scores, floats(~LATER)[None, None])
     return block("Sub", kept, floats(10000 * LATER)[None, None])
 
 
 def by_places_and_padding(block: Block, scores: str) -> str:
-    """GPT-Neo's."""
+    """As in GPT-Neo."""
     causal = block("Where", ~LATER[None, None], scores, floats(LOWEST))
     return block("Add", causal, block("Mul", dropped_float(block), floats(LOWEST)))
 
 
 def with_places_and_padding(block: Block, scores: str) -> str:
-    """T5's: one sum of biases for all layers."""
+    """As in T5: all layers share one sum of biases."""
     table = floats(block.chance.normal(0, 0.5, (1, HEADS, TOKENS, TOKENS)))
     padding = block("Mul", dropped_float(block), floats(LOWEST))
     return block("Add", scores, block("Add", table, padding))
 
 
 def with_slopes_of_valid_keys(block: Block, scores: str) -> str:
-    """BLOOM's: slopes times the places of valid keys, made at run time for all queries."""
+    """As in BLOOM: slopes times the positions of valid keys, computed at run time."""
     kept = block.lengths()
     places = block("Mul", block("Sub", block("CumSum", kept, np.array(1)), np.array(1)), kept)
     slopes = floats(2.0 ** -np.arange(1, HEADS + 1))[:, None]

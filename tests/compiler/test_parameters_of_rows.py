@@ -40,7 +40,7 @@ def test_a_norm_behind_a_product_has_room_for_both_parameters():
 
 @pytest.mark.parametrize("seed", [2, 8])
 def test_what_earlier_kernels_left_takes_no_room_from_a_norm(seed, monkeypatch):
-    """Their parameters, of any size and age, cut the room into pieces, as in DeiT-Tiny."""
+    """Parameters of earlier kernels fragment PARAM, as in DeiT-Tiny."""
     empty = Scratchpads.of
 
     def used(configuration: Configuration) -> Scratchpads:

@@ -111,7 +111,7 @@ class QMatMul(Multiplying, Requantising):
 
     @property
     def by_head(self) -> bool:
-        """Whether heads have scales of their own."""
+        """Whether each head has its own scale."""
         return isinstance(self.scale, tuple)
 
     def result_type(self, types: Types) -> TensorType:

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_configuration(parser)
     parser.add_argument(
         "--layer", required=True, metavar="NAME",
-        help="the layer, by its name or that of one of its nodes",
+        help="name of the layer or of one of its nodes",
     )  # fmt: skip
     parser.add_argument(
         "--schedule", action="append", default=[], metavar="FILE", dest="given",

@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, metavar="ARTIFACT", help="file that `tilewright compile` wrote"
     )
     parser.add_argument(
-        "--layer", metavar="NAME", help="only this layer, by its name or that of one of its nodes"
+        "--layer", metavar="NAME", help="show only this layer: its name or that of one of its nodes"
     )
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")
     add_json(parser, "all of it")

@@ -77,7 +77,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         f"of {', '.join(STAGES)}; `linked` is the program",
     )  # fmt: skip
     parser.add_argument(
-        "--layer", metavar="NAME", help="only this layer, by its name or that of one of its nodes"
+        "--layer", metavar="NAME", help="show only this layer: its name or that of one of its nodes"
     )
     parser.add_argument(
         "--diff", action="store_true",

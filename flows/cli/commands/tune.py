@@ -77,13 +77,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--workers", type=int, default=0, metavar="N",
-        help="for accelerator, processes of this computer that count exact cycles (default: 0 for "
-        "none)",
+        help="for accelerator, number of local processes that count exact cycles (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--scheduler", metavar="ADDRESS",
-        help="for accelerator, Dask scheduler of a cluster of yours that counts exact cycles, such "
-        "as tls://host:8786",
+        help="for accelerator, address of the Dask scheduler whose cluster counts exact cycles, "
+        "such as tls://host:8786",
     )  # fmt: skip
     parser.add_argument(
         "--budget", default=DEFAULT_BUDGET, metavar="TIME|TRIALS",

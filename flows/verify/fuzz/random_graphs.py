@@ -304,7 +304,7 @@ class _Drawing:
         return (source, chance.choice(fits)), numbers
 
     def _draw_cut(self, source: int) -> dict[str, Number]:
-        """Amounts cut off at both ends of one or two axes, and steps, some of them backwards."""
+        """Amounts to cut off at both ends of one or two axes, and steps, which may be negative."""
         chance = self.chance
         before, after, steps = [0] * 4, [0] * 4, [1] * 4
         for axis in chance.sample(range(4), chance.choice((1, 1, 2))):

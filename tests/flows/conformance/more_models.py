@@ -1,4 +1,4 @@
-"""Models of operators that ONNX's own tests lack, or run on nothing but constants."""
+"""Models of operators that ONNX's own tests lack, or apply to constants only."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

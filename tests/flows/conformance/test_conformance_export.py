@@ -31,7 +31,7 @@ CONSTANT = {
     *("BlackmanWindow", "EyeLike", "HammingWindow", "HannWindow", "MelWeightMatrix"),
     *("NonMaxSuppression", "NonZero", "Unique"),  # their operands must be known at import
 }
-"""Operators that leave nothing but constants."""
+"""Operators that fold to constants on import."""
 
 
 def with_dense_layer(given: onnx.ModelProto) -> onnx.ModelProto:
