@@ -10,9 +10,14 @@ ALIGNMENT_BYTES = 64
 """A cache line of the host, and the alignment of constants and activations of the accelerator."""
 
 
-def align(value: int, to: int = ALIGNMENT_BYTES) -> int:
-    """Round up to a multiple."""
-    return -(-value // to) * to
+def round_up(number: int, step: int) -> int:
+    """Return the next multiple of `step`."""
+    return -(-number // step) * step
+
+
+def align(size: int) -> int:
+    """Round a number of bytes up to whole cache lines."""
+    return round_up(size, ALIGNMENT_BYTES)
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: str | type[np.generic]) -> np.ndarray:

@@ -10,6 +10,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, sub
 
+from ...aligned import round_up
+
 _BASE, _END = attrgetter("base"), attrgetter("end")
 
 
@@ -125,8 +127,9 @@ class ScratchpadArena:
         begins, ends = (low, *map(_END, between)), (*map(_BASE, between), high)
         if max(map(sub, ends, begins)) < size:
             return None
-        starts = zip(map(self._at_row, begins), ends, strict=True)
-        return next((start for start, end in starts if start + size <= end), None)
+        starts = (round_up(begin, self.row) for begin in begins)
+        pairs = zip(starts, ends, strict=True)
+        return next((start for start, end in pairs if start + size <= end), None)
 
     def _oldest(self, size: int, low: int, high: int) -> int:
         """The first of the places whose latest use is longest ago.
@@ -143,12 +146,8 @@ class ScratchpadArena:
                 left -= 1
             while right < len(self.pieces) and self.pieces[right].used < piece.used:
                 right += 1
-            start = self._at_row(max(low, self.pieces[left - 1].end if left else 0))
+            start = round_up(max(low, self.pieces[left - 1].end if left else 0), self.row)
             until = self.pieces[right].base if right < len(self.pieces) else self.size
             if start + size <= min(until, high):
                 return start
         raise AssertionError(f"{size} units have no place from {low} to {high}")
-
-    def _at_row(self, unit: int) -> int:
-        """The first row boundary at or after this unit."""
-        return -(-unit // self.row) * self.row

@@ -12,17 +12,17 @@ of a weight tile is a run; a transposed tensor is fetched byte by byte.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, move_transfer
-from ..te.box import Box, box_size, extents_of
+from ..te.box import Box, box_size, extents_of, lows_of
 from ..tensor import Patches, Tensor
 from .strided_copy import Dimension, fill_bytes, strided_copy
-from .tile_layout import TileLayout, row_major
+from .tile_layout import TileLayout, distance, row_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _loads(
     if any(low >= high for low, high in valid):
         return tuple(loads)
     memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
-    local = offset_in(box, valid, target.places)
+    local = distance(lows_of(box), lows_of(valid), target.places)
     for there, here, dims in _pieces(valid, strides, target.places):
         dims.sort(key=lambda dimension: dimension[2], reverse=True)
         base = memory + there, local + here
@@ -182,7 +182,9 @@ def _padding(
     loads: list[Instruction] = []
     for slab in _outside(box, valid):
         dims = [(size, one.inner) for size, one in zip(extents_of(slab), places, strict=True)]
-        loads += fill_bytes(dims, memory, offset_in(box, slab, places), pad, limits)
+        loads += fill_bytes(
+            dims, memory, distance(lows_of(box), lows_of(slab), places), pad, limits
+        )
     return loads
 
 
@@ -261,7 +263,7 @@ def store_box(
     """
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
-        start = source.first + offset_in(box, piece, source.places)
+        start = source.first + distance(lows_of(box), lows_of(piece), source.places)
         piece, memory = _from_zero(target, piece)
         ways = target.strides, target.copies
         firsts = _stores(ways, piece, source._replace(first=0), limits)
@@ -301,12 +303,6 @@ def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:
         yield (*pixels, (first, min(last, blocks)), (low, high))
     if first <= blocks < last and low < rest:
         yield (*pixels, (blocks, blocks + 1), (low, min(high, rest)))
-
-
-def offset_in(box: Box, part: Box, places: Sequence[TileLayout]) -> int:
-    """The distance from the start of a box to that of a part of it."""
-    pairs = zip(box, part, places, strict=True)
-    return sum(place.offset(low - first) for (first, _), (low, _), place in pairs)
 
 
 def _outside(box: Box, valid: Box) -> Iterator[Box]:

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from ...aligned import align
+from ...aligned import round_up
 from ...errors import CompileError
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
@@ -105,7 +105,7 @@ class FixedPlaces:
         taken: dict[Slot, tuple[int, int]] = {}
         for size, key in wanted:
             apart = [
-                (low // bank * bank, align(end, bank))
+                (low // bank * bank, round_up(end, bank))
                 if frozenset((key[0], name)) in self.rivals
                 else (low, end)
                 for (name, _), (low, end) in taken.items()
@@ -131,7 +131,7 @@ class FixedPlaces:
         held = memory.scratchpad
         rows = self.configuration.row_bytes(memory) * held.unit_rows
         written = self.configuration.vector_lanes * held.element_bytes if held.lanes else rows
-        return align(math.prod(one.shape) * held.element_bytes, math.lcm(rows, written))
+        return round_up(math.prod(one.shape) * held.element_bytes, math.lcm(rows, written))
 
     def _too_small(self, kernel: str, memory: Memory, wanted) -> str:
         sizes = ", ".join(

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import CompileError
 from ...isa.configuration import Memory
 from ...isa.instructions import Instruction, move_transfer, transfer_problem, unpack_weights
-from ..te.box import Box, extents_of, intersection
+from ..te.box import Box, extents_of, intersection, lows_of
 from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
@@ -22,7 +22,7 @@ from .dma import DramTensor, LocalBox, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
-from .tile_layout import TileLayout, dense_places, row_major
+from .tile_layout import TileLayout, dense_places, distance, row_major
 from .weights import fits_four_bits, pack_four_bits, pack_weights, stored_bytes
 from .wide_weights import int8_parts
 
@@ -213,10 +213,7 @@ class Transfers:
             part = intersection(box, block)
             if any(low >= high for low, high in part):
                 continue
-            local = place.base + sum(
-                one.offset(low - first)
-                for low, (first, _), one in zip(corner, room[-2:], place.places[-2:], strict=True)
-            )
+            local = place.base + distance(lows_of(room[-2:]), corner, place.places[-2:])
             for piece, offset in dense_pieces(part, block):
                 here = LocalBox(Memory.WGT, local + offset, _dense(piece))
                 found += load_box(source, piece, here, tensor.pad, self.limits)

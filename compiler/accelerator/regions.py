@@ -8,7 +8,7 @@ import itertools
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...aligned import align
+from ...aligned import round_up
 from ...isa.configuration import Configuration, Memory
 from ..te.box import Range
 
@@ -40,7 +40,7 @@ def act_regions(
     STORE reads results, or share the result's if there are too few; their regions come last.
     """
     row = configuration.row_bytes(Memory.ACT)
-    ends = [*itertools.accumulate((align(one.least, row) for one in digits), initial=0)]
+    ends = [*itertools.accumulate((round_up(one.least, row) for one in digits), initial=0)]
     *others, (least, wanted) = requests
     if digits:
         own = (*others, RegionRequest(ends[-1], ends[-1]), requests[-1])
@@ -99,7 +99,9 @@ def _divide(
     """Give the first `alone` buffers separate banks, and let the others share banks."""
     bank, banks = configuration.bank_bytes(Memory.ACT), configuration.act_banks
     row = configuration.row_bytes(Memory.ACT)
-    sharing = [RegionRequest(align(d.least, row), align(d.wanted, row)) for d in requests[alone:]]
+    sharing = [
+        RegionRequest(round_up(d.least, row), round_up(d.wanted, row)) for d in requests[alone:]
+    ]
     together = RegionRequest(sum(d.least for d in sharing), sum(d.wanted for d in sharing))
     groups = [*requests[:alone], together]
     given = [max(1, -(-request.least // bank)) for request in groups]

@@ -14,13 +14,13 @@ from types import MappingProxyType
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction
-from ..te.box import Box, extents_of, whole_box
+from ..te.box import Box, extents_of, lows_of, whole_box
 from ..te.nodes import TransferNest, nodes
 from ..te.program import Program
 from ..tensor import Tensor
 from .arena import Piece
 from .strided_copy import fill_bytes
-from .tile_layout import TileLayout, dense_places
+from .tile_layout import TileLayout, dense_places, distance
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ class ResidentFrame:
 
     def offset(self, lows: Iterable[int]) -> int:
         """Place of an element in the box."""
-        places = zip(lows, self.box, self.places, strict=True)
-        return sum(one.offset(low - first) for low, (first, _), one in places)
+        return distance(lows_of(self.box), lows, self.places)
 
     def contains(self, box: Box) -> bool:
         """Whether the frame has all elements of a box."""

@@ -15,9 +15,9 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
 from ...isa.instructions import Role
-from ..te.box import Box, Range, extents_of
+from ..te.box import Box, Range, extents_of, lows_of
 from ..te.instances import Buffered
-from ..te.nodes import Allocate, TransferNest, nodes
+from ..te.nodes import TransferNest, nodes
 from ..te.program import Program
 from ..te.rolling import Rolling
 from ..tensor import Compute
@@ -29,7 +29,7 @@ from .phases import corrects_sums, own_index
 from .regions import RegionRequest, act_regions, limited_region, region_request
 from .residents import ResidentActivation, ResidentFrame, mirrored, plain_copies, value_of
 from .sliding import Window
-from .tile_layout import TileLayout, accumulator_places, dense_places, row_major
+from .tile_layout import TileLayout, accumulator_places, dense_places, distance, row_major
 from .weights import WeightLayout, weight_layout
 from .wide_weights import (
     FurtherTiles,
@@ -133,8 +133,7 @@ class Placed:
 
     def offset(self, box: Box) -> int:
         """Elements from the buffer's first to that of a box."""
-        steps = zip(box, self.lows, self.places, strict=True)
-        return sum(place.offset(low - first) for (low, _), first, place in steps)
+        return distance(self.lows, lows_of(box), self.places)
 
 
 class ArenaRequest(NamedTuple):
@@ -331,7 +330,7 @@ class BufferPlacer:
             return None
         if resident is None:
             resident = pads.residents[value] = ResidentActivation(frame, piece)
-        lows = tuple(first for first, _ in buffered.held)
+        lows = lows_of(buffered.held)
         base = piece.base + frame.offset(lows)
         return Placed(
             Memory.ACT, base, lows, frame.places, missing=made, piece=piece, resident=resident
@@ -447,15 +446,15 @@ class BufferPlacer:
         few = [name for name in few if corrects_sums(name, computes, sums)]
         order = [name for name in order if name not in few]
         requests = tuple(
-            region_request(self._act_bytes(inside[name]), name not in self.copies and name in read)
+            region_request(inside[name].elements, name not in self.copies and name in read)
             for name in order
         )
-        sizes_of = (self._act_bytes(inside[name]) for name in few)
+        sizes_of = (inside[name].elements for name in few)
         digits = tuple(RegionRequest(size, size) for size in sizes_of)
         regions = act_regions(requests, made - len(few), self.configuration, digits)
         order += few
         if not regions:
-            sizes = ", ".join(f"`{name}` {self._act_bytes(inside[name])} bytes" for name in order)
+            sizes = ", ".join(f"`{name}` {inside[name].elements} bytes" for name in order)
             raise CompileError(
                 f"kernel `{self.program.kernel.name}`: the buffers in ACT ({sizes}) do not fit "
                 f"{self.configuration.act_banks} banks of "
@@ -463,17 +462,11 @@ class BufferPlacer:
                 "`act_depth`"
             )
         return {
-            name: limited_region(region, inside[name].slots, self._act_bytes(inside[name]))
+            name: limited_region(region, inside[name].slots, inside[name].elements)
             if inside[name].rolling is None
             else region
             for name, region in zip(order, regions, strict=True)
         }
-
-    @staticmethod
-    def _act_bytes(one: Allocate) -> int:
-        if one.rolling is None:
-            return math.prod(one.shape)
-        return one.rolling.elements
 
 
 def _sources(program: Program) -> dict[str, tuple[str, bool]]:

@@ -5,7 +5,7 @@ into lanes this way. An unblocked axis is one endless block.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -75,6 +75,12 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
         strides.append(stride)
         stride *= extent
     return tuple(reversed(strides))
+
+
+def distance(starts: Iterable[int], ends: Iterable[int], places: Iterable[TileLayout]) -> int:
+    """Elements from one index to another one."""
+    pairs = zip(starts, ends, places, strict=True)
+    return sum(place.offset(end - start) for start, end, place in pairs)
 
 
 @lru_cache(maxsize=1 << 12)

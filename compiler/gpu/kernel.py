@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
+from ...aligned import round_up
 from .. import te
 from ..cpu import Attention, Box, CpuTarget, Description
 from ..cpu.kernels.attention import WHOLE_KEYS
-from ..cpu.kernels.description import round_up
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
 from .attention import product_of

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...aligned import round_up
 from .. import te
 from ..cpu import Convolution, Description, Extent, HeadProduct, MatrixProduct
 from ..cpu.codegen.layout import Tiles
-from ..cpu.kernels.description import Constants, round_up
+from ..cpu.kernels.description import Constants
 from ..tensor import Kernel
 from .instructions import HIGH, WIDE
 from .target import GpuTarget

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...aligned import round_up
 from ...isa.expressions import Call, Op, Read
-from ..cpu.kernels.description import round_up
 from ..te.affine import variable
 from ..te.reductions import has_reduction, reduction_of
 from ..te.schedule import Schedule

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...aligned import round_up
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.dma import DramTensor
 from ..accelerator.kernels import build_kernel
-from ..accelerator.kernels.common import channel_block, padded
+from ..accelerator.kernels.common import channel_block
 from ..accelerator.kernels.first_layer import Image, find_images
 from ..accelerator.search import legal_candidates
 from ..graph import Graph, Node
@@ -158,4 +159,4 @@ def _place(
     maker = graph.producer(name)
     if maker is not None and isinstance(maker.attributes, Accelerated):
         block *= maker.attributes.result_bytes
-    return Binding(name, 0, (*shape[:3], padded(shape[3], block)), shape)
+    return Binding(name, 0, (*shape[:3], round_up(shape[3], block)), shape)

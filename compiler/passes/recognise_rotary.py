@@ -9,6 +9,7 @@ for it: no data moves between lanes.
 
 import numpy as np
 
+from ...aligned import round_up
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule
@@ -102,7 +103,7 @@ def _of_rows(
         return None
     if forms.rounding > MAX_ROUNDING * y.scale:
         return None
-    span = -(-channels // block) * block
+    span = round_up(channels, block)
     ends = ((0, 0), (0, 0), (0, span - channels))
     shape = (1, 1, rows, TERMS * span)
     held = _factors(site, forms, np.pad(factors, ends), np.pad(tables, ends), unit, shape)

@@ -110,7 +110,7 @@ def insert_quantisation(
             for name in node.inputs
         ]
         for place, held in parameters.get(next(iter(names)), {}).items():
-            inputs[place] = _emit_parameter(builder, node, place, held)
+            inputs[place] = _emit_parameter(builder, node, held)
         builder.append(Node(node.name, node.attributes, tuple(inputs), node.outputs))
         for value in node.outputs:
             if value.name in quantisations:
@@ -192,7 +192,7 @@ def input_quantisation(
     return quantisations[name if name in quantisations else origin(graph, name)]
 
 
-def _emit_parameter(builder: Builder, node: Node, place: int, held: ScaledIntegers) -> str:
+def _emit_parameter(builder: Builder, node: Node, held: ScaledIntegers) -> str:
     name = f"{node.name}.{'weights' if held.data.dtype == np.int8 else 'bias'}"
     integers = builder.constant(held.data, f"{name}.integers")
     scales = tuple(float(scale) for scale in held.scales)

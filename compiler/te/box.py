@@ -15,6 +15,11 @@ def whole_box(shape: Sequence[int]) -> Box:
     return tuple((0, extent) for extent in shape)
 
 
+def lows_of(box: Box) -> tuple[int, ...]:
+    """The first index of each dimension."""
+    return tuple(low for low, _ in box)
+
+
 def extents_of(box: Box) -> tuple[int, ...]:
     """Elements of a box in each dimension."""
     return tuple([high - low for low, high in box])

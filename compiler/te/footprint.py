@@ -1,6 +1,5 @@
 """Memory use of a loop program, by scope."""
 
-import math
 from collections import Counter
 
 import numpy as np
@@ -18,13 +17,6 @@ def footprint(program: Program) -> dict[str, int]:
     return dict(_block_bytes(program.body))
 
 
-def _elements(node: Allocate) -> int:
-    """Number of elements in one slot."""
-    if node.rolling is None:
-        return math.prod(node.shape)
-    return node.rolling.elements
-
-
 def _block_bytes(block: Block) -> Counter[str]:
     """Buffers of a block live to its end; those of its inner blocks are never alive together."""
     own: Counter[str] = Counter()
@@ -32,7 +24,7 @@ def _block_bytes(block: Block) -> Counter[str]:
     for node in block:
         if isinstance(node, Allocate):
             size = np.dtype(node.tensor.dtype).itemsize
-            own[node.scope] += max(node.slots, 1) * size * _elements(node)
+            own[node.scope] += max(node.slots, 1) * size * node.elements
             most |= own
         elif not isinstance(node, LEAVES):
             most |= own + _block_bytes(node.body)

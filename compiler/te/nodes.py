@@ -5,6 +5,7 @@ variables that are bound further out. A `Let` computes an axis from its split or
 buffer is a box of its tensor and keeps the tensor's coordinates.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -94,6 +95,11 @@ class Allocate:
     shape: tuple[int, ...]
     slots: int
     rolling: Rolling | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements in one slot."""
+        return math.prod(self.shape) if self.rolling is None else self.rolling.elements
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ...aligned import align
+from ...aligned import align, round_up
 from ...compiler.module import Module
 from ...isa.clearing import clearing_program
 from ...isa.configuration_rules import PAGE_BYTES
@@ -46,7 +46,7 @@ class MemoryLayout:
 def lay_out(module: Module) -> MemoryLayout:
     """Place the programs and data windows of a module."""
     machine, segments = module.configuration, module.segments
-    windows = [align(segment.data_bytes, PAGE_BYTES) for segment in segments[:-1]]
+    windows = [round_up(segment.data_bytes, PAGE_BYTES) for segment in segments[:-1]]
     bases = list(accumulate(windows, initial=0))
     first = align(bases[-1] + segments[-1].data_bytes)
     codes = [clearing_program(machine), *(segment.program for segment in segments)]

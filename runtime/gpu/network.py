@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from ...aligned import align
+from ...aligned import round_up
 from ...compiler.cpu import CpuTarget
 from ...compiler.gpu import GpuKernel, GpuModule, compile_copy, compile_kernel, planned_for
 from ...compiler.graph import Node
@@ -270,7 +270,7 @@ class GpuSide(HostSide):
         for tensor in module.buffers:
             size = _tensor_bytes(tensor)
             buffers[tensor.name] = self._workspace.part(place, size)
-            place += align(size, ALIGNED_BYTES)
+            place += round_up(size, ALIGNED_BYTES)
         buffers[module.kernels[-1].tensors[-1]] = memory.of(step.output)
         return [
             GpuLaunch(function, tuple(buffers[name] for name in function.kernel.tensors))
@@ -332,4 +332,4 @@ def _tensor_bytes(tensor: Tensor) -> int:
 
 
 def _workspace_bytes(module: GpuModule) -> int:
-    return sum(align(_tensor_bytes(tensor), ALIGNED_BYTES) for tensor in module.buffers)
+    return sum(round_up(_tensor_bytes(tensor), ALIGNED_BYTES) for tensor in module.buffers)

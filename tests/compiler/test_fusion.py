@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.kernels.common import channel_block, padded
+from tilewright.aligned import round_up
+from tilewright.compiler.accelerator.kernels.common import channel_block
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate
 from tilewright.compiler.graph import (
     Builder,
@@ -108,7 +109,7 @@ def assert_kernels_mean_the_graph(graph: Graph, configuration: Configuration) ->
     groups = groups_of(graph, configuration)
     for group in groups:
         kernel = group.kernel
-        lanes = padded(1, channel_block(configuration))
+        lanes = round_up(1, channel_block(configuration))
         arrays = {}
         for name in kernel.inputs:
             data = values[kernel.tensors[name].value]

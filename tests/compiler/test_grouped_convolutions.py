@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.compiler.accelerator.kernels.common import padded
+from tilewright.aligned import round_up
 from tilewright.compiler.accelerator.kernels.convolution import expand_groups
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.pipeline import compile_module
@@ -27,11 +27,11 @@ def test_blocks_hold_the_weights_of_their_groups(
 ) -> None:
     random = np.random.default_rng(groups)
     weights = random.integers(1, 100, (1, 2, inputs, groups * outputs)).astype(np.int8)
-    blocks = expand_groups(weights, groups * inputs, groups, BLOCK, most)
+    blocks = expand_groups(weights, groups, BLOCK, most)
     count, _, _, ci, co = blocks.shape
     assert ci % BLOCK == co % BLOCK == 0
-    assert count * ci == padded(groups * inputs, BLOCK)
-    assert count * co == padded(groups * outputs, BLOCK)
+    assert count * ci == round_up(groups * inputs, BLOCK)
+    assert count * co == round_up(groups * outputs, BLOCK)
     dense = np.zeros((2, count * ci, count * co), np.int8)
     for first in range(count):
         places = slice(first * ci, first * ci + ci), slice(first * co, first * co + co)

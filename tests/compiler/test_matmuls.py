@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.aligned import round_up
 from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.kernels import build_kernel
-from tilewright.compiler.accelerator.kernels.common import channel_block, padded
+from tilewright.compiler.accelerator.kernels.common import channel_block
 from tilewright.compiler.accelerator.search import legal_candidates
 from tilewright.compiler.accelerator.strided_copy import transposed_cycles
 from tilewright.compiler.graph import (
@@ -114,7 +115,7 @@ def express(graph: Graph, configuration, inputs) -> np.ndarray:
         tensor = kernel.tensors[name]
         assert tensor.view is not None
         values = inputs[tensor.value]
-        lanes = padded(values.shape[3], channel_block(configuration)) - values.shape[3]
+        lanes = round_up(values.shape[3], channel_block(configuration)) - values.shape[3]
         stored = np.pad(values, [(0, 0)] * 3 + [(0, lanes)], constant_values=77)
         arrays[name] = tensor.view.take(stored, tensor.shape)
     result = evaluate_kernel(kernel, arrays)

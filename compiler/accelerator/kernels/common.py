@@ -6,6 +6,7 @@ from functools import singledispatch
 
 import numpy as np
 
+from ....aligned import round_up
 from ....errors import CompileError
 from ....isa.configuration import Configuration
 from ... import te
@@ -38,11 +39,6 @@ def kernel_of(operator: Operator, site: "StoredNode") -> Kernel:
 def channel_block(configuration: Configuration) -> int:
     """The number of channels of every activation in memory is a multiple of this."""
     return max(configuration.lanes_in, configuration.lanes_out)
-
-
-def padded(count: int, block: int) -> int:
-    """Round up to a multiple of `block`."""
-    return -(-count // block) * block
 
 
 def broadcast(pixel: Sequence[te.Index], shape: Sequence[int]) -> tuple[te.Index | int, ...]:
@@ -94,7 +90,7 @@ class StoredNode:
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a graph value in memory."""
         *outer, channels = self.graph.types[name].shape
-        return (*outer, padded(channels, channel_block(self.configuration)))
+        return (*outer, round_up(channels, channel_block(self.configuration)))
 
     def activation(self, name: str, pad: int = 0, *, again: bool = False) -> te.DeclaredTensor:
         """The tensor of a graph value in memory.

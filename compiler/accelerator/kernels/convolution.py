@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from ....aligned import round_up
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import QConv
@@ -18,7 +19,6 @@ from .common import (
     StoredNode,
     channel_block,
     kernel_of,
-    padded,
     requantised,
     stored,
     sums,
@@ -66,7 +66,7 @@ def convolution(
             widen(weights[:, :, 0], 2, x.tensor.shape[3])
             if depthwise
             else expand_groups(
-                weights, channels_in, operator.groups, block, _most_outputs(weights, configuration)
+                weights, operator.groups, block, _most_outputs(weights, configuration)
             )
         )
     weight = te.tensor("w", str(w.dtype), w.shape)
@@ -112,9 +112,7 @@ def _most_outputs(weights: np.ndarray, configuration: Configuration) -> int:
     return min(most, configuration.param_depth * configuration.vector_lanes)
 
 
-def expand_groups(
-    weights: np.ndarray, channels_in: int, groups: int, block: int, most: int
-) -> np.ndarray:
+def expand_groups(weights: np.ndarray, groups: int, block: int, most: int) -> np.ndarray:
     """Weights int8[KH, KW, Ci/groups, Co] as int8[blocks, KH, KW, ci, co], zeros between groups.
 
     A block is the fewest groups that read and write whole channel blocks, if it has at most so many
@@ -122,7 +120,7 @@ def expand_groups(
     """
     kh, kw, per_group, channels_out = weights.shape
     per_output = channels_out // groups
-    sizes = [(n, padded(groups * n, block)) for n in (per_group, per_output)]
+    sizes = [(n, round_up(groups * n, block)) for n in (per_group, per_output)]
     joined = next(
         joined
         for joined in range(1, groups + 1)
@@ -130,7 +128,7 @@ def expand_groups(
         or (
             joined * per_output <= most
             and all(
-                joined * n % block == 0 and padded(groups, joined) * n == whole
+                joined * n % block == 0 and round_up(groups, joined) * n == whole
                 for n, whole in sizes
             )
         )

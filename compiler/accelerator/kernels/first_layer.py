@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....aligned import round_up
 from ....isa.configuration import Configuration
 from ... import te
 from ...graph import Graph, Node, QConv
 from ...graph.operators import Convolving
 from ...tensor import Patches
-from .common import StoredNode, channel_block, padded, widen
+from .common import StoredNode, channel_block, widen
 
 EACH = (1, 0, 0)
 """Stride, dilation and padding of windows that are read one after the other, each as a whole."""
@@ -89,7 +90,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
         loads = rows * (run / bus + 1.5) * (1 if rows == kh else conv.strides[0])
         return max(tiles * blocks, loads)
 
-    lane_bytes = padded(channels, channel_block(configuration))
+    lane_bytes = round_up(channels, channel_block(configuration))
     pixel_loads = math.prod(conv.strides) * lane_bytes / bus
     plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
     rows = min((kh, 1), key=cycles)
@@ -125,7 +126,7 @@ def gathered_window(
     kh, kw, channels, channels_out = weights.shape
     run, row = kw * channels, conv.strides[0]
     taken = kh if image.whole_windows else 1
-    lanes = padded(taken * run, site.configuration.lanes_in)
+    lanes = round_up(taken * run, site.configuration.lanes_in)
     n, height, _, _ = image.stored_shape
     span = (kh - 1) * conv.dilations[0] + 1
     rows = (height - span) // row + 1 if taken == kh else height
@@ -140,5 +141,5 @@ def gathered_window(
     shape = (n, rows, site.node.output.type.shape[2], lanes)
     tensor = te.tensor(f"windows of {name}", "int8", shape, of=name, by=patches)
     w = weights.reshape(kh // taken, taken * run, channels_out)
-    w = widen(widen(w, 1, lanes), 2, padded(channels_out, channel_block(site.configuration)))
+    w = widen(widen(w, 1, lanes), 2, round_up(channels_out, channel_block(site.configuration)))
     return tensor, w[None, :, None], EACH if taken == kh else (row, conv.dilations[0], 0)

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from ....aligned import round_up
 from ....errors import UnfitError
 from ....isa.configuration import Configuration, Memory
 from ....isa.durations import tile_cycles
@@ -23,7 +24,7 @@ from ...graph import QMatMul
 from ...graph.operators import Multiplying
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
-from .common import StoredNode, kernel_of, padded, requantised, scalars, stored, sums
+from .common import StoredNode, kernel_of, requantised, scalars, stored, sums
 from .zero_points import corrected, corrections
 
 ROWS, CHANNELS = 2, 3
@@ -59,8 +60,8 @@ def matmul(operator: Multiplying, site: StoredNode) -> Kernel:
     columns = right[ROWS]
     if not operator.transposed:
         columns = right[CHANNELS] // shared if joined_b else right[CHANNELS]
-    reduced = padded(depth, configuration.lanes_in)
-    lanes = padded(columns, configuration.lanes_out)
+    reduced = round_up(depth, configuration.lanes_in)
+    lanes = round_up(columns, configuration.lanes_out)
     zero_points = operator.zero_point_a, operator.zero_point_b
     bordered = any(zero_points) and _prefers_sums(operator, m, depth, columns, configuration)
     if bordered:
@@ -137,7 +138,9 @@ def _prefers_sums(
     za, zb = operator.zero_point_a, operator.zero_point_b
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     rows = m + 1 if za else 1
-    widths = (padded(depth, lanes_in), padded(columns, lanes_out)) if zb else (lanes_in, lanes_out)
+    widths = (
+        (round_up(depth, lanes_in), round_up(columns, lanes_out)) if zb else (lanes_in, lanes_out)
+    )
     digits = [rows * lanes_out * DIGITS, 0] if zb else [0, 0]
     bank = configuration.bank_bytes(Memory.ACT)
     sizes = (-(-(rows * width + more) // bank) for width, more in zip(widths, digits, strict=True))
@@ -165,7 +168,7 @@ def _bordered(
     n, heads, _, m, _ = a.tensor.shape
     za, zb = operator.zero_point_a, operator.zero_point_b
     size, depth = site.configuration.lanes_out, b.tensor.shape[3]
-    lanes, reduced = padded(columns, size), padded(depth, site.configuration.lanes_in)
+    lanes, reduced = round_up(columns, size), round_up(depth, site.configuration.lanes_in)
     (i,) = te.reduce_axes(i=reduced)
     axes = batch, head, row, block, lane = te.axes(n=n, h=heads, m=m, s=lanes // size, l=size)
     (down,) = te.axes(m=m + bool(za))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from ....aligned import ALIGNMENT_BYTES, align
+from ....aligned import ALIGNMENT_BYTES, align, round_up
 from ....errors import CompileError
 from ....isa.expressions import Affine, Op
 from ...te.nodes import Allocate
@@ -123,7 +123,7 @@ class Buffers:
         *outer, last = node.shape
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:
-            last = -(-last // lanes) * lanes
+            last = round_up(last, lanes)
         return (*outer, last)
 
     def neutral_stores(self, area: CodeBuffer) -> Iterator[tuple[str, int, Affine, LlvmValue]]:

@@ -66,7 +66,7 @@ class Values:
         if tree.op is Op.ELEMENT:
             return self._behind(tree, env, mask)
         product = tree.arguments[0]
-        if tree.op is Op.ADD and _is_product(product):
+        if tree.op is Op.ADD and is_product(product):
             return self._multiply_add(product, tree.arguments[1], env, mask)
         if tree.op is Op.REAL and isinstance(product, Call) and product.op in _CONTRACTED:
             a, b = (self.value(part, env, mask) for part in product.arguments)
@@ -134,7 +134,7 @@ class Values:
 
     def combined(self, op: Op, before: LlvmValue, tree: Expression, env, mask: Mask) -> LlvmValue:
         """A partial sum or maximum, with one more value."""
-        if op is Op.ADD and is_real(before) and _is_product(tree):
+        if op is Op.ADD and is_real(before) and is_product(tree):
             a = self.value(tree.arguments[0], env, mask)
             if is_zero(a):
                 return before
@@ -265,5 +265,6 @@ def is_zero(value: LlvmValue) -> bool:
     return is_number(value) and value.constant == 0
 
 
-def _is_product(tree: Expression) -> TypeGuard[Call]:
+def is_product(tree: Expression) -> TypeGuard[Call]:
+    """Whether a value is multiplied and added by one instruction."""
     return isinstance(tree, Call) and tree.op is Op.MULTIPLY

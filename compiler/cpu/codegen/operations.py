@@ -10,6 +10,7 @@ from ...te.nodes import LEAVES, Assign, Block, For, InstructionNest, Update, nod
 from ...te.program import Program
 from ...te.target import Kind
 from .dot_products import instruction_of
+from .lower_values import is_product
 
 MIN_OPERATIONS = 3 << 12
 """Vector operations from which threads share a loop: about two microseconds of one thread."""
@@ -46,7 +47,7 @@ def operations_of(block: Block, lanes: int) -> int:
             times = -(-node.extent // lanes) if node.kind is Kind.VECTORISED else node.extent
             count += times * operations_of(node.body, lanes)
         elif isinstance(node, (Assign, Update)):
-            fused = isinstance(node, Update) and _is_product(node.value)
+            fused = isinstance(node, Update) and is_product(node.value)
             count += _operations(node.value) + (not fused)
         elif isinstance(node, InstructionNest) and instruction_of(node).unit:
             count += operations_of(node.body, lanes) // MATRIX_PRODUCT
@@ -60,11 +61,6 @@ def _elements(loop: For) -> Iterator[Read]:
     for node in nodes((loop,)):
         if isinstance(node, (Assign, Update)):
             yield from (node.target, *reads_of(node.value))
-
-
-def _is_product(tree: Expression) -> bool:
-    """Whether a value is multiplied and added by one instruction."""
-    return isinstance(tree, Call) and tree.op is Op.MULTIPLY
 
 
 def _operations(tree: Expression) -> int:

@@ -7,11 +7,12 @@ from typing import Any
 
 from typing_extensions import override
 
+from ....aligned import round_up
 from ... import te
 from ...te.declare import FLOAT32_MAX
 from ...tensor import Kernel
 from ..target import CpuTarget
-from .description import Array, Description, KernelSchedule, round_up
+from .description import Array, Description, KernelSchedule
 from .head_product import HeadProduct
 
 WHOLE_KEYS = 16

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from ....aligned import round_up
 from ....errors import InputError
 from ... import te
 from ...te.target import REGISTER
@@ -28,7 +29,7 @@ from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Constants, KernelSchedule, even_blocks, round_up
+from .description import Constants, KernelSchedule, even_blocks
 from .epilogue import SCALED, occurs_only_in
 from .tiles import panels, pick_steps
 from .winograd import TilePlanner

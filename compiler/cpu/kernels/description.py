@@ -141,11 +141,6 @@ class TunableDescription(Description):
         return self.planner(target).prepare(constants)
 
 
-def round_up(number: int, step: int) -> int:
-    """The next multiple of `step`."""
-    return -(-number // step) * step
-
-
 def even_blocks(extent: int, most: int) -> int:
     """The size of as few blocks as cover an extent, `most` elements each, all about as large."""
     blocks = -(-extent // most)

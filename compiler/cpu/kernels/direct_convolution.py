@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from ....aligned import round_up
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Constants, KernelSchedule, round_up
+from .description import Constants, KernelSchedule
 from .product import MAX_PARTS, PanelPlanner
 from .tiles import MatrixTile, panels, pick_multiplication
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
+from ....aligned import round_up
 from ... import te
 from ..codegen.buffers import STACK_BYTES
 from ..target import CpuTarget
 from .choices import Choices
-from .description import KernelSchedule, Planner, round_up
+from .description import KernelSchedule, Planner
 from .matrix_product import GAP, SAFE_ROWS, WAY_BYTES
 from .tiles import Multiplication, pick_panel, pick_rows, pick_steps, schedule_tiles
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from ....aligned import round_up
 from ... import te
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Constants, KernelSchedule, even_blocks, round_up
+from .description import Constants, KernelSchedule, even_blocks
 from .product import PanelPlanner
 from .tiles import Multiplication, panels
 

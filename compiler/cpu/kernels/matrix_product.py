@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
+from ....aligned import round_up
 from ....errors import InputError
 from ....isa.numbers import int8_terms
 from ... import te
 from ..target import CpuTarget
 from .choices import Choice, Choices
-from .description import Array, Constants, KernelSchedule, round_up
+from .description import Array, Constants, KernelSchedule
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product
 from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 from typing_extensions import override
 
+from ....aligned import round_up
 from ....errors import CompileError
 from ... import te
 from ...te.values import bare_axis
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Array, Constants, Planner, TunableDescription, round_up
+from .description import Array, Constants, Planner, TunableDescription
 from .epilogue import BIASED, Epilogue, occurs_only_in
 from .quantised import check_small_pairs
 from .tiles import (

@@ -9,13 +9,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ....aligned import round_up
 from ... import te
 from ..codegen.layout import Layout
 from ..instructions import MachineInstruction
 from ..processor import MAX_SUMS, Processor
 from ..target import CpuTarget
 from .choices import Choices
-from .description import even_blocks, round_up
+from .description import even_blocks
 
 MIN_ROWS, MIN_DEPTH, MIN_RUN = 4, 32, 20
 """Rows, elements of a reduction, and elements of a run, from which matrix instructions are

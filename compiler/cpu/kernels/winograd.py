@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from ....aligned import round_up
 from ... import te
 from ...te.target import REGISTER
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Constants, KernelSchedule, Planner, round_up
+from .description import Constants, KernelSchedule, Planner
 from .epilogue import Extent
 from .tiles import Multiplication, panels, pick_panel, pick_rows, pick_steps
 
