@@ -101,13 +101,13 @@ class LocalBox(NamedTuple):
         The scratchpad.
     first
         Byte where the box begins.
-    places
+    dimensions
         Layout of each dimension, in bytes.
     """
 
     memory: Memory
     first: int
-    places: tuple[TileLayout, ...]
+    dimensions: tuple[TileLayout, ...]
 
 
 def load_box(
@@ -161,8 +161,8 @@ def _loads(
     if any(low >= high for low, high in valid):
         return tuple(loads)
     memory = sum(low * stride for (low, _), stride in zip(valid, strides, strict=True))
-    local = distance(lows_of(box), lows_of(valid), target.places)
-    for there, here, dims in _pieces(valid, strides, target.places):
+    local = distance(lows_of(box), lows_of(valid), target.dimensions)
+    for there, here, dims in _pieces(valid, strides, target.dimensions):
         dims.sort(key=lambda dimension: dimension[2], reverse=True)
         base = memory + there, local + here
         loads += strided_copy((Memory.DRAM, target.memory), dims, base, limits)
@@ -175,21 +175,21 @@ def _padding(
     """LOADs that fill at least the part of a box that is not valid."""
     if box == valid:
         return []
-    memory, _, places = target
-    if any(place.block for place in places):
+    memory, _, dimensions = target
+    if any(place.block for place in dimensions):
         # The padding is scattered over the rows of a tile; filling the whole tile is faster.
         return fill_bytes([(box_size(box), 1)], memory, 0, pad, limits)
     loads: list[Instruction] = []
     for slab in _outside(box, valid):
-        dims = [(size, one.inner) for size, one in zip(extents_of(slab), places, strict=True)]
+        dims = [(size, one.inner) for size, one in zip(extents_of(slab), dimensions, strict=True)]
         loads += fill_bytes(
-            dims, memory, distance(lows_of(box), lows_of(slab), places), pad, limits
+            dims, memory, distance(lows_of(box), lows_of(slab), dimensions), pad, limits
         )
     return loads
 
 
 def _pieces(
-    box: Box, strides: tuple[int, ...], places: tuple[TileLayout, ...]
+    box: Box, strides: tuple[int, ...], dimensions: tuple[TileLayout, ...]
 ) -> Iterator[tuple[int, int, list[Dimension]]]:
     """Cut a box between whole blocks and the rest of the last one, in each dimension.
 
@@ -197,7 +197,7 @@ def _pieces(
     ------
     The offsets of a piece in memory and in the scratchpad, and its loops.
     """
-    choices = map(_blocks, extents_of(box), strides, places)
+    choices = map(_blocks, extents_of(box), strides, dimensions)
     for parts in itertools.product(*choices):
         there, here = map(sum, zip(*(offsets for offsets, _ in parts), strict=True))
         yield there, here, [dimension for _, dimensions in parts for dimension in dimensions]
@@ -259,11 +259,11 @@ def store_box(
     Parameters
     ----------
     box
-        Whole blocks of `source.places`, except for the end of the last one.
+        Whole blocks of `source.dimensions`, except for the end of the last one.
     """
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
-        start = source.first + distance(lows_of(box), lows_of(piece), source.places)
+        start = source.first + distance(lows_of(box), lows_of(piece), source.dimensions)
         piece, memory = _from_zero(target, piece)
         ways = target.strides, target.copies
         firsts = _stores(ways, piece, source._replace(first=0), limits)
@@ -284,7 +284,7 @@ def _stores(
     memory = sum(low * stride for (low, _), stride in zip(box, strides, strict=True))
     again = [(count, 0, apart) for count, apart in copies]
     stores: list[Instruction] = []
-    for there, here, loops in _pieces(box, strides, source.places):
+    for there, here, loops in _pieces(box, strides, source.dimensions):
         dims = [*again, *((extent, inner, stride) for extent, stride, inner in loops)]
         stores += strided_copy((source.memory, Memory.DRAM), dims, (here, memory + there), limits)
     return tuple(stores)

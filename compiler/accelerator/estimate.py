@@ -101,10 +101,10 @@ def _crowding(plan: TilePlan, resident: int, configuration: Configuration) -> in
         for step, tile in zip(plan.phases, plan.tiles, strict=True)
         if step.product is not None
     ]
-    room = configuration.weight_tiles
-    if len(pieces) < 2 or resident <= room:
+    capacity = configuration.weight_tiles
+    if len(pieces) < 2 or resident <= capacity:
         return 0
-    return 2 if sum(pieces) > room else int(sum(pieces) + max(pieces) > room)
+    return 2 if sum(pieces) > capacity else int(sum(pieces) + max(pieces) > capacity)
 
 
 def _count(step: Phase, tile, axes) -> int:
@@ -120,7 +120,7 @@ class _Compute:
     Attributes
     ----------
     spatial, groups, chunks
-        Numbers of tiles of pixels and of channels, and of parts of the reduction.
+        Pixel tiles, channel tiles, and parts of the reduction.
     weight_tiles
         Weight tiles of one part, without those of `further_tiles`; 0 without a product.
     further_tiles
@@ -190,10 +190,10 @@ class _Units(_Compute):
         self.weights = self.filling = 0
         self.instructions = spatial * groups
         if step.product is not None:
-            tiles, room, product = self.weight_tiles, configuration.weight_tiles, self.gemm
-            fits = (chunks * tiles if outer else resident) <= room
+            tiles, capacity, product = self.weight_tiles, configuration.weight_tiles, self.gemm
+            fits = (chunks * tiles if outer else resident) <= capacity
             load = self._loading_weights(tiles)
-            if 2 * tiles > room and resident > room:
+            if 2 * tiles > capacity and resident > capacity:
                 self.gemm += spatial * groups * chunks * load
             own = _count(step, tile, _moved(step.weights) & set(step.pixels))
             times = own if fits else spatial

@@ -17,12 +17,12 @@ from ..te.instances import Instance
 from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
-from .constants import ConstantPool, pack_parameters, padded_box
+from .constant_pool import ConstantPool, pack_parameters, padded_box
 from .dma import DramTensor, LocalBox, load_box, load_patches, store_box
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
-from .tile_layout import TileLayout, dense_places, distance, row_major
+from .tile_layout import TileLayout, dense_layout, distance, row_major
 from .weights import fits_four_bits, pack_four_bits, pack_weights, stored_bytes
 from .wide_weights import int8_parts
 
@@ -101,9 +101,9 @@ class Transfers:
             return self._load_parameters(instance, source, target, place)
         if ways[1] is Memory.WGT:
             return self._load_weights(instance, source, target, place)
-        return list(self._load(source, instance.box, self._room(instance, target), place))
+        return list(self._load(source, instance.box, self._held_box(instance, target), place))
 
-    def _room(self, instance: Instance, name: str) -> Box:
+    def _held_box(self, instance: Instance, name: str) -> Box:
         """The box that determines a buffer's layout."""
         buffer = instance.buffers[name]
         return buffer.box if self.buffers.fixed is not None else buffer.held
@@ -112,13 +112,13 @@ class Transfers:
         assert isinstance(instance.node, TransferNest)
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
-        box, room = instance.box, self._room(instance, instance.node.source)
+        box, held = instance.box, self._held_box(instance, instance.node.source)
         if place.resident is not None or (
             place.memory is Memory.ACC and self.buffers.fixed is None
         ):
             return self._store_in_place(target, box, place)
         stores: list[Instruction] = []
-        for piece, offset in dense_pieces(box, room):
+        for piece, offset in dense_pieces(box, held):
             local = (place.base + offset) * size
             if size > 1:
                 piece = (*piece, (0, size))
@@ -134,15 +134,15 @@ class Transfers:
         """STOREs of a part of a buffer that keeps its layout."""
         size = place.memory.scratchpad.element_bytes
         local = (place.base + place.offset(box)) * size
-        places = tuple(one.of_bytes(size) for one in place.places)
+        dimensions = tuple(one.of_bytes(size) for one in place.dimensions)
         if size > 1:
-            box, places = (*box, (0, size)), (*places, TileLayout(1))
-        return store_box(target, box, LocalBox(place.memory, local, places), self.limits)
+            box, dimensions = (*box, (0, size)), (*dimensions, TileLayout(1))
+        return store_box(target, box, LocalBox(place.memory, local, dimensions), self.limits)
 
-    def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
+    def _load(self, name: str, box: Box, held: Box, place: Placed) -> Iterator[Instruction]:
         """Load a box of bytes into a buffer with the layout of a larger box."""
         source, tensor = self._in_dram(name), self.program.tensors[name]
-        for piece, offset in dense_pieces(box, room):
+        for piece, offset in dense_pieces(box, held):
             local = place.base + offset
             if tensor.patches is not None:
                 if piece[-1] != (0, tensor.shape[-1]) and not tensor.patches.whole_pixels:
@@ -158,32 +158,32 @@ class Transfers:
     def _load_weights(
         self, instance: Instance, name: str, target: str, place: Placed
     ) -> list[Instruction]:
-        box, room = instance.box, self._room(instance, target)
+        box, held = instance.box, self._held_box(instance, target)
         tensor = self.program.tensors[name]
-        complete = intersection(room, self.program.domains[target])
+        complete = intersection(held, self.program.domains[target])
         if name in self.program.kernel.constants and complete == box:
-            return self._load_constant(name, box, room, self.buffers.windows.get(target), place)
+            return self._load_constant(name, box, held, self.buffers.windows.get(target), place)
         if place.further:
             raise CompileError(
                 f"copy of `{name}` to `{target}`: weights beyond int8 are loaded in one transfer; "
                 "leave its loops as they are"
             )
         source = self._in_dram(name)
-        if box == room:
-            here = LocalBox(Memory.WGT, place.base, place.places)
+        if box == held:
+            here = LocalBox(Memory.WGT, place.base, place.dimensions)
             return load_box(source, box, here, tensor.pad, self.limits)
-        return self._load_lanes(box, room, source, tensor, place)
+        return self._load_lanes(box, held, source, tensor, place)
 
     def _load_constant(
-        self, name: str, box: Box, room: Box, window: Window | None, place: Placed
+        self, name: str, box: Box, held: Box, window: Window | None, place: Placed
     ) -> list[Instruction]:
         """Load weights in the order of WGT, of 4 bits where they and their tiles allow it."""
-        key = name, box, room, window
+        key = name, box, held, window
         if key not in self.packed:
             kernel, lanes = self.program.kernel, (self.limits.lanes_in, self.limits.lanes_out)
             narrow = fits_four_bits(kernel, name, window, self.limits)
-            narrow &= all(low % size == 0 for (low, _), size in zip(room[-2:], lanes, strict=True))
-            values = padded_box(kernel.constants[name], box, room, self.program.tensors[name].pad)
+            narrow &= all(low % size == 0 for (low, _), size in zip(held[-2:], lanes, strict=True))
+            values = padded_box(kernel.constants[name], box, held, self.program.tensors[name].pad)
             if narrow:
                 data = pack_four_bits(values, self.limits)
                 loads = [unpack_weights(len(data), 0, 0)]
@@ -199,21 +199,21 @@ class Transfers:
         return [move_transfer(first, memory, place.base) for first in loads]
 
     def _load_lanes(
-        self, box: Box, room: Box, source: DramTensor, tensor: Tensor, place: Placed
+        self, box: Box, held: Box, source: DramTensor, tensor: Tensor, place: Placed
     ) -> list[Instruction]:
         """Load a part of a weight buffer, one block of lanes after the other."""
-        *outer, _, _ = room
+        *outer, _, _ = held
         found: list[Instruction] = []
         lanes = self.limits.lanes_in, self.limits.lanes_out
         starts = (
-            range(low, high, size) for (low, high), size in zip(room[-2:], lanes, strict=True)
+            range(low, high, size) for (low, high), size in zip(held[-2:], lanes, strict=True)
         )
         for corner in itertools.product(*starts):
             block = (*outer, *((low, low + size) for low, size in zip(corner, lanes, strict=True)))
             part = intersection(box, block)
             if any(low >= high for low, high in part):
                 continue
-            local = place.base + distance(lows_of(room[-2:]), corner, place.places[-2:])
+            local = place.base + distance(lows_of(held[-2:]), corner, place.dimensions[-2:])
             for piece, offset in dense_pieces(part, block):
                 here = LocalBox(Memory.WGT, local + offset, _dense(piece))
                 found += load_box(source, piece, here, tensor.pad, self.limits)
@@ -223,7 +223,7 @@ class Transfers:
         self, instance: Instance, name: str, target: str, place: Placed
     ) -> list[Instruction]:
         box, tensor = instance.box, self.program.tensors[name]
-        room = self._room(instance, target)
+        held = self._held_box(instance, target)
         if any(low < 0 or high > size for (low, high), size in zip(box, tensor.shape, strict=True)):
             raise CompileError(
                 f"copy of `{name}` to `{target}`: PARAM has no padding; keep the index inside "
@@ -233,7 +233,7 @@ class Transfers:
         copied = self.buffers.copied
         given = frozenset(copied[one] for one in partners if one in copied)
         if given <= set(self.program.kernel.constants) and box == intersection(
-            room, self.program.domains[target]
+            held, self.program.domains[target]
         ):
             return self._load_pairs(given, box, place)
         if place.piece is not None:
@@ -245,7 +245,7 @@ class Transfers:
         half = 4 if tensor.dtype == "float32" else 0
         source, byte = self._in_dram(name), ((0, 4),)
         found: list[Instruction] = []
-        for piece, offset in _cut(box, room, len(box) - 1):
+        for piece, offset in _cut(box, held, len(box) - 1):
             memory = source.base + sum(
                 low * stride
                 for (low, _), stride in zip((*piece, *byte), source.strides, strict=True)
@@ -297,27 +297,27 @@ def in_dram(tensor: Tensor, base: int) -> DramTensor:
 
 def _dense(box: Box) -> tuple[TileLayout, ...]:
     """The layout of a dense buffer of a box."""
-    return dense_places(extents_of(box))
+    return dense_layout(extents_of(box))
 
 
-def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:
-    """Cut a box into pieces that are contiguous in a dense buffer of `room`.
+def dense_pieces(box: Box, held: Box) -> Iterator[tuple[Box, int]]:
+    """Cut a box into pieces that are contiguous in a dense buffer of the box `held`.
 
     Yields
     ------
     Each piece, and the place of its first element.
     """
-    if box == room:
+    if box == held:
         yield box, 0
         return
-    cut = [index for index, pair in enumerate(zip(box, room, strict=True)) if pair[0] != pair[1]]
-    yield from _cut(box, room, cut[-1])
+    cut = [index for index, pair in enumerate(zip(box, held, strict=True)) if pair[0] != pair[1]]
+    yield from _cut(box, held, cut[-1])
 
 
-def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
+def _cut(box: Box, held: Box, position: int) -> Iterator[tuple[Box, int]]:
     """The parts of a box that have one element in each dimension before a position."""
-    strides = row_major(extents_of(room))
+    strides = row_major(extents_of(held))
     for starts in itertools.product(*(range(*pair) for pair in box[:position])):
         piece = (*((start, start + 1) for start in starts), *box[position:])
-        places = zip(piece, room, strides, strict=True)
+        places = zip(piece, held, strides, strict=True)
         yield piece, sum((low - first) * stride for (low, _), (first, _), stride in places)

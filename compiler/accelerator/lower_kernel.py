@@ -8,7 +8,7 @@ from ...isa.tokens import synthesise_tokens
 from ..te.box import whole_box
 from ..te.program import Program
 from ..te.schedule import Schedule
-from .constants import ConstantPool
+from .constant_pool import ConstantPool
 from .dma import DramTensor
 from .executable import Executable
 from .lower_copies import in_dram

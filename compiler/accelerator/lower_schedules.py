@@ -19,7 +19,7 @@ from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
 from ..te.target import REGISTER
 from ..tensor import Compute, Kernel
-from .constants import ConstantPool
+from .constant_pool import ConstantPool
 from .dma import DramTensor
 from .lower_copies import Packed, Transfers
 from .matching import MatchedInstruction
@@ -179,7 +179,7 @@ class _Operand:
         rolling = placed.rolling
         for dimension, affine in enumerate(self.index):
             index = value_of(affine, starts)
-            place = placed.places[dimension]
+            place = placed.dimensions[dimension]
             if rolling is not None and dimension == rolling.dimension:
                 base += rolling.place(index) * place.inner
                 continue
@@ -187,14 +187,14 @@ class _Operand:
                 index %= rolling.extents[dimension]
             if index != placed.lows[dimension]:
                 base += place.offset(index - placed.lows[dimension])
-        axes = self.axes.get(placed.places)
+        axes = self.axes.get(placed.dimensions)
         if axes is None:
-            axes = self.axes[placed.places] = self._moves(placed.places)
-        return Buffer(placed.memory, base, axes, placed.places)
+            axes = self.axes[placed.dimensions] = self._moves(placed.dimensions)
+        return Buffer(placed.memory, base, axes, placed.dimensions)
 
-    def _moves(self, places: tuple[TileLayout, ...]) -> dict[str, TileLayout]:
+    def _moves(self, dimensions: tuple[TileLayout, ...]) -> dict[str, TileLayout]:
         axes: dict[str, TileLayout] = {}
-        for affine, place in zip(self.index, places, strict=True):
+        for affine, place in zip(self.index, dimensions, strict=True):
             for axis, factor in affine.terms:
                 already = axes[axis].inner if axis in axes else 0
                 if place.block and factor % place.block == 0:  # whole blocks, such as of lanes
@@ -315,7 +315,7 @@ class _KernelLowering:
         row = compute.axes[rolling.dimension].name
         first = starts[row]
         whole = own.buffer(target, starts)
-        pitch = target.places[rolling.dimension].inner
+        pitch = target.dimensions[rolling.dimension].inner
         beginning = whole.base - rolling.place(first) * pitch
         found: list[Instruction] = []
         for low, high, place in rolling.places(first, first + tile[row]):
@@ -364,7 +364,7 @@ class _KernelLowering:
                 for axis, begin in begins.items():
                     moved = {n: one.moved(axis, begin - starts[axis]) for n, one in moved.items()}
                 lows, base = tuple(low for low, _ in box), placed.base + more.offset
-                at = Placed(placed.memory, base, lows, more.places)
+                at = Placed(placed.memory, base, lows, more.dimensions)
                 moved[read.tensor] = read.buffer(at, {**starts, **begins})
                 sizes = {**tile, **{axis: end - low for axis, (low, end) in part.items()}}
                 yield from self._instructions(compute, sizes, moved, accumulate=True)
@@ -377,7 +377,7 @@ class _KernelLowering:
         accumulate: bool,
     ) -> list[Instruction]:
         """Instructions for a tile; most tiles repeat an earlier one at other addresses."""
-        lying = [(one.memory, one.places) for one in buffers.values()]
+        lying = [(one.memory, one.dimensions) for one in buffers.values()]
         key = compute.output.name, accumulate, *tile.values(), *lying
         forms = self.forms.get(key)
         if forms is None:

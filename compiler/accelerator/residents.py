@@ -20,7 +20,7 @@ from ..te.program import Program
 from ..tensor import Tensor
 from .arena import Piece
 from .strided_copy import fill_bytes
-from .tile_layout import TileLayout, dense_places, distance
+from .tile_layout import TileLayout, dense_layout, distance
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class ResidentFrame:
         return prod(extents_of(self.box))
 
     @cached_property
-    def places(self) -> tuple[TileLayout, ...]:
+    def dimensions(self) -> tuple[TileLayout, ...]:
         """Layout of each dimension."""
-        return dense_places(extents_of(self.box))
+        return dense_layout(extents_of(self.box))
 
     def offset(self, lows: Iterable[int]) -> int:
         """Place of an element in the box."""
-        return distance(lows_of(self.box), lows, self.places)
+        return distance(lows_of(self.box), lows, self.dimensions)
 
     def contains(self, box: Box) -> bool:
         """Whether the frame has all elements of a box."""
@@ -100,7 +100,7 @@ class ResidentActivation:
                 if first >= last:
                     continue
                 strip = (*rest[:axis], (first, last), *rest[axis + 1 :])
-                sizes = zip(extents_of(strip), frame.places, strict=True)
+                sizes = zip(extents_of(strip), frame.dimensions, strict=True)
                 base = self.piece.base + frame.offset(begin for begin, _ in strip)
                 dims = [(size, place.inner) for size, place in sizes]
                 yield from fill_bytes(dims, Memory.ACT, base, frame.pad, configuration)

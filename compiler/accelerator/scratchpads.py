@@ -2,7 +2,7 @@
 
 With `arena()`, a buffer takes the least recently used place. So LOAD can run ahead, even across
 kernels, as far as there is room, and data that are still on chip are not loaded again. Without
-`arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
+`arena()`, every slot of a buffer has a fixed place (`static_allocation.py`).
 """
 
 import math
@@ -22,14 +22,14 @@ from ..te.program import Program
 from ..te.rolling import Rolling
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
-from .constants import padded_box
-from .fixed_places import FixedPlaces, partners_of
+from .constant_pool import padded_box
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
 from .regions import RegionRequest, act_regions, limited_region, region_request
 from .residents import ResidentActivation, ResidentFrame, mirrored, plain_copies, value_of
 from .sliding import Window
-from .tile_layout import TileLayout, accumulator_places, dense_places, distance, row_major
+from .static_allocation import StaticAllocation, partners_of
+from .tile_layout import TileLayout, accumulator_layout, dense_layout, distance, row_major
 from .weights import WeightLayout, weight_layout
 from .wide_weights import (
     FurtherTiles,
@@ -107,7 +107,7 @@ class Placed:
         Its first element; in ACC, that of the first complete pixel.
     lows
         Index of its first element, per dimension.
-    places
+    dimensions
         Layout of its elements, per dimension.
     missing
         Whether its data must still be loaded; one transfer loads them.
@@ -124,7 +124,7 @@ class Placed:
     memory: Memory
     base: int
     lows: tuple[int, ...]
-    places: tuple[TileLayout, ...]
+    dimensions: tuple[TileLayout, ...]
     missing: bool = True
     piece: Piece | None = None
     rolling: Rolling | None = None
@@ -133,14 +133,14 @@ class Placed:
 
     def offset(self, box: Box) -> int:
         """Elements from the buffer's first to that of a box."""
-        return distance(self.lows, lows_of(box), self.places)
+        return distance(self.lows, lows_of(box), self.dimensions)
 
 
 class ArenaRequest(NamedTuple):
     """A box of a buffer, as an arena is asked for it: `size` units of `unit` elements each."""
 
     lows: tuple[int, ...]
-    places: tuple[TileLayout, ...]
+    dimensions: tuple[TileLayout, ...]
     further: tuple[FurtherTiles, ...]
     key: Hashable
     size: int
@@ -205,7 +205,7 @@ class BufferPlacer:
         self.sources = _sources(program)
         self.ends: dict[str, tuple[Placed, int, int]] = {}
         """For sums in ACC: their place, and the first row of their bank and the last one in use."""
-        self.fixed: FixedPlaces | None = None
+        self.fixed: StaticAllocation | None = None
         self.requests: dict[tuple[str, Box], ArenaRequest] = {}
         """By buffer and box; most boxes recur."""
         self.known_further: dict[tuple[str, Box], tuple[FurtherTiles, ...]] = {}
@@ -217,7 +217,7 @@ class BufferPlacer:
             if scratchpads.frames:
                 self._meet_residents()
         else:
-            self.fixed = FixedPlaces(program, self.configuration, self.weight_bytes)
+            self.fixed = StaticAllocation(program, self.configuration, self.weight_bytes)
             for memory, kept in scratchpads.arenas.items():
                 for low, high in self.fixed.taken(memory, kept.size):
                     kept.clear(low, high)
@@ -259,9 +259,11 @@ class BufferPlacer:
             memory, (lows, sizes) = Memory[scope], _split(buffered.box)
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
-                places = self.weights(name, sizes).places
-                return Placed(memory, base, lows, places, further=self._further(name, buffered.box))
-            return Placed(memory, base, lows, dense_places(sizes))
+                dimensions = self.weights(name, sizes).dimensions
+                return Placed(
+                    memory, base, lows, dimensions, further=self._further(name, buffered.box)
+                )
+            return Placed(memory, base, lows, dense_layout(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
         if scope == Memory.ACC.name:
@@ -279,12 +281,12 @@ class BufferPlacer:
             When a bank is too small.
         """
         limits = self.configuration
-        places, rows, _ = accumulator_places(sizes, None, limits)
+        dimensions, rows, _ = accumulator_layout(sizes, None, limits)
         if rows > limits.acc_depth:
             raise self._too_few_rows("the rows", sizes, rows, limits.acc_depth)
         banks = [bank for _, bank, _ in self.ends.values()]
         bank = banks[-1] if banks else self.scratchpads.take_bank() * limits.acc_depth
-        return Placed(Memory.ACC, bank * limits.lanes_out, (0,) * len(sizes), places)
+        return Placed(Memory.ACC, bank * limits.lanes_out, (0,) * len(sizes), dimensions)
 
     # The arena -----------------------------------------------------------------------------------
 
@@ -333,7 +335,7 @@ class BufferPlacer:
         lows = lows_of(buffered.held)
         base = piece.base + frame.offset(lows)
         return Placed(
-            Memory.ACT, base, lows, frame.places, missing=made, piece=piece, resident=resident
+            Memory.ACT, base, lows, frame.dimensions, missing=made, piece=piece, resident=resident
         )
 
     def _held(self, memory: Memory, name: str, buffered: Buffered) -> Placed:
@@ -341,13 +343,13 @@ class BufferPlacer:
         found = self.requests.get((name, buffered.held))
         if found is None:
             found = self.requests[name, buffered.held] = self._request(memory, name, buffered)
-        lows, places, further, key, size, unit, region = found
+        lows, dimensions, further, key, size, unit, region = found
         piece, missing = self.scratchpads.arenas[memory].take(key, size, region)
-        return Placed(memory, piece.base * unit, lows, places, missing, piece, further=further)
+        return Placed(memory, piece.base * unit, lows, dimensions, missing, piece, further=further)
 
     def _request(self, memory: Memory, name: str, buffered: Buffered) -> ArenaRequest:
         lows, sizes = _split(buffered.held)
-        places, elements, unit = dense_places(sizes), math.prod(sizes), 1
+        dimensions, elements, unit = dense_layout(sizes), math.prod(sizes), 1
         region = 0, self.scratchpads.arenas[memory].size
         if memory is Memory.ACT:
             region = self.regions[name]
@@ -357,7 +359,7 @@ class BufferPlacer:
         if memory is Memory.WGT:
             layout, unit = self.weights(name, sizes), self.configuration.tile_bytes
             further = self._further(name, buffered.held)
-            places = layout.places
+            dimensions = layout.dimensions
             elements = (layout.tiles + sum(more.tiles for more in further)) * unit
         elif memory is Memory.PARAM:
             name, unit = self.partners.get(name, (name,))[0], self.configuration.vector_lanes
@@ -373,16 +375,18 @@ class BufferPlacer:
             )
         copied = name in self.copies
         key = (self.program.kernel.output.name, name, buffered.held) if copied else None
-        return ArenaRequest(lows, places, further, key, size, unit, region)
+        return ArenaRequest(lows, dimensions, further, key, size, unit, region)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
         piece, _ = self.scratchpads.arenas[Memory.ACT].take(None, size, self.regions[name])
         lows = tuple(-before for before, _ in rolling.borders)
-        rooms = map(sum, zip(rolling.extents, map(sum, rolling.borders), strict=True))
-        strides = enumerate(row_major(tuple(rooms)))
-        places = tuple(TileLayout(s if index >= rolling.dimension else 0) for index, s in strides)
-        return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
+        extents = map(sum, zip(rolling.extents, map(sum, rolling.borders), strict=True))
+        strides = enumerate(row_major(tuple(extents)))
+        dimensions = tuple(
+            TileLayout(s if index >= rolling.dimension else 0) for index, s in strides
+        )
+        return Placed(Memory.ACT, piece.base, lows, dimensions, True, piece, rolling)
 
     def _acc(self, name: str, buffered: Buffered) -> Placed:
         """Rows in the next bank, ordered by channel block, then pixel; lanes innermost.
@@ -398,14 +402,14 @@ class BufferPlacer:
             placed, bank, used = self.ends[source]
             if in_place and placed.lows == lows:
                 self.ends[name] = self.ends[source]
-                return Placed(Memory.ACC, placed.base, lows, placed.places)
+                return Placed(Memory.ACC, placed.base, lows, placed.dimensions)
         else:
             banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
             bank, used = self.scratchpads.take_bank() % banks * limits.acc_depth, 0
-        places, rows, first = accumulator_places(sizes, self.windows.get(name), limits)
+        dimensions, rows, first = accumulator_layout(sizes, self.windows.get(name), limits)
         if used + rows > limits.acc_depth:
             raise self._too_few_rows(f"`{name}`", sizes, rows, limits.acc_depth - used)
-        found = Placed(Memory.ACC, (bank + used) * limits.lanes_out + first, lows, places)
+        found = Placed(Memory.ACC, (bank + used) * limits.lanes_out + first, lows, dimensions)
         self.ends[name] = found, bank, used + rows
         return found
 

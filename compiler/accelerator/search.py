@@ -256,7 +256,7 @@ class _Search:
         return tiles
 
     def lane_unit(self, step: Phase) -> int:
-        """A tile of a phase has a multiple of this number of channels."""
+        """Channels of a tile are a multiple of this."""
         configuration = self.configuration
         if step.window is not None:
             return max(configuration.lanes_in, configuration.lanes_out)

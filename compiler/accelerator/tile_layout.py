@@ -51,14 +51,14 @@ class Buffer(NamedTuple):
         scale pair of PARAM, a table of LUT.
     axes
         Layout of every axis that moves through the tile.
-    places
+    dimensions
         Layout of every dimension, from which `axes` follows for each compute.
     """
 
     memory: Memory
     base: int
     axes: Mapping[str, TileLayout]
-    places: tuple[TileLayout, ...] = ()
+    dimensions: tuple[TileLayout, ...] = ()
 
     def moved(self, axis: str, steps: int) -> "Buffer":
         """The same data, starting `steps` indices further along an axis, from a block's start."""
@@ -77,14 +77,14 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def distance(starts: Iterable[int], ends: Iterable[int], places: Iterable[TileLayout]) -> int:
+def distance(starts: Iterable[int], ends: Iterable[int], dimensions: Iterable[TileLayout]) -> int:
     """Elements from one index to another one."""
-    pairs = zip(starts, ends, places, strict=True)
+    pairs = zip(starts, ends, dimensions, strict=True)
     return sum(place.offset(end - start) for start, end, place in pairs)
 
 
 @lru_cache(maxsize=1 << 12)
-def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
+def dense_layout(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
     """Layout of every dimension of a dense box."""
     return tuple(map(TileLayout, row_major(sizes)))
 
@@ -94,7 +94,7 @@ PIXELS = 3
 
 
 @lru_cache(maxsize=1 << 12)
-def accumulator_places(
+def accumulator_layout(
     sizes: tuple[int, ...], window: Window | None, configuration: Configuration
 ) -> tuple[tuple[TileLayout, ...], int, int]:
     """The layout of sums in a bank of ACC, the rows that they use, and the first complete sum.
@@ -122,7 +122,7 @@ def accumulator_places(
     rows = math.prod(pixels) * lines
     blocks, size = -(-last // block), rows * lanes
     strides += [place * size * blocks for place in row_major(channels)]
-    places = [*map(TileLayout, strides), TileLayout(1, block, size)]
+    dimensions = [*map(TileLayout, strides), TileLayout(1, block, size)]
     if lines > 1:
-        places[PIXELS - 1] = TileLayout(strides[PIXELS - 1], line, image[0] * lanes)
-    return tuple(places), rows * blocks * math.prod(channels), first
+        dimensions[PIXELS - 1] = TileLayout(strides[PIXELS - 1], line, image[0] * lanes)
+    return tuple(dimensions), rows * blocks * math.prod(channels), first

@@ -67,9 +67,9 @@ class TilePlan(Tiling):
     pieces: Mapping[str, int]
     rings: Mapping[str, Rolling]
 
-    def limit(self, room: int, pieces: int) -> int:
-        """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
-        return min(room, self.depth * pieces) if self.depth else room
+    def limit(self, capacity: int, pieces: int) -> int:
+        """Units of `capacity` for the tiles of all phases; `pieces` units hold one tile of each."""
+        return min(capacity, self.depth * pieces) if self.depth else capacity
 
     @property
     def has_narrow_rings(self) -> bool:

@@ -32,7 +32,7 @@ class WeightLayout:
 
     Parameters
     ----------
-    places
+    dimensions
         For each dimension, the layout in bytes from the first element.
     tiles
         Number of weight tiles in the box.
@@ -40,7 +40,7 @@ class WeightLayout:
         For a sliding window, the places of its rows and of its columns, which add up.
     """
 
-    places: tuple[TileLayout, ...]
+    dimensions: tuple[TileLayout, ...]
     tiles: int
     taps: tuple[tuple[int, ...], ...] = ()
 
@@ -72,12 +72,12 @@ def weight_layout(
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     *outer, inputs, outputs = extents
     area, taps, blocks = configuration.tile_bytes, math.prod(outer), -(-inputs // lanes_in)
-    places = (
+    dimensions = (
         *(TileLayout(stride * area) for stride in row_major(outer)),
         TileLayout(lanes_out, lanes_in, taps * area),
         TileLayout(1, lanes_out, taps * area * blocks),
     )
-    return WeightLayout(places, taps * blocks * -(-outputs // lanes_out))
+    return WeightLayout(dimensions, taps * blocks * -(-outputs // lanes_out))
 
 
 def _sliding_layout(
@@ -97,8 +97,12 @@ def _sliding_layout(
     for slide, lines in outer:
         taps.insert(0, _taps(slide, rows, lines, line, width * configuration.lanes_out))
         tiles *= slide.groups(lines)[0] * slide.phases
-    places = TileLayout(line), TileLayout(0), TileLayout(1, block, tiles * configuration.tile_bytes)
-    return WeightLayout(places, channels // block * tiles, tuple(taps))
+    dimensions = (
+        TileLayout(line),
+        TileLayout(0),
+        TileLayout(1, block, tiles * configuration.tile_bytes),
+    )
+    return WeightLayout(dimensions, channels // block * tiles, tuple(taps))
 
 
 def _taps(slide: Slide, taps: int, limit: int, area: int, pitch: int) -> tuple[int, ...]:
@@ -167,11 +171,11 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
     layout = weight_layout(weights.shape, window, configuration)
     data = np.zeros(layout.tiles * configuration.tile_bytes, np.int8)
     if window is None:
-        _place(data, 0, weights, layout.places)
+        _place(data, 0, weights, layout.dimensions)
     else:
         for row, column in np.ndindex(weights.shape[:2]):
             tap = layout.taps[0][row] + layout.taps[1][column]
-            _place(data, tap, weights[row, column], layout.places[2:])
+            _place(data, tap, weights[row, column], layout.dimensions[2:])
     tiles = data.reshape(layout.tiles, configuration.tile_bytes)
     return tiles[:, : stored_bytes(window, configuration)].tobytes()
 
@@ -229,12 +233,14 @@ def four_bits_load(weights: int, configuration: Configuration) -> tuple[int, int
     return size, -(-size // min(configuration.packed_row_bytes, configuration.bus_bytes))
 
 
-def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[TileLayout]) -> None:
+def _place(
+    data: np.ndarray, first: int, values: np.ndarray, dimensions: Sequence[TileLayout]
+) -> None:
     """Write values to their places in `data`."""
     shape: list[int] = []
     strides: list[int] = []
     padding = []
-    for extent, place in zip(values.shape, places, strict=True):
+    for extent, place in zip(values.shape, dimensions, strict=True):
         block = place.block or extent
         blocks = -(-extent // block)
         padding.append((0, blocks * block - extent))

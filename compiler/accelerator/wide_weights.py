@@ -35,14 +35,14 @@ class FurtherTiles(NamedTuple):
         Bytes in WGT from the box's first tile.
     tiles
         Their number.
-    places
+    dimensions
         The layout of their weights.
     """
 
     box: Box
     offset: int
     tiles: int
-    places: tuple[TileLayout, ...]
+    dimensions: tuple[TileLayout, ...]
 
 
 class FurtherCounts(NamedTuple):
@@ -120,7 +120,7 @@ def further_tiles(
     for box, _ in int8_parts(weights, window, configuration):
         layout = weight_layout(extents_of(box), window, configuration)
         offset = tiles * configuration.tile_bytes
-        found.append(FurtherTiles(box, offset, layout.tiles, layout.places))
+        found.append(FurtherTiles(box, offset, layout.tiles, layout.dimensions))
         tiles += layout.tiles
     return tuple(found[1:])
 

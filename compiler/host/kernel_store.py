@@ -8,7 +8,7 @@ from types import MappingProxyType
 from ...errors import CompileError, warn_of_kernel
 from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, load_kernel
 from ..cpu.execution.kernel import key_of
-from ..cpu.kernels.choices import applied_choices, with_choice
+from ..cpu.kernels.choices import applied_choices, with_recorded_choice
 from .plan import HostPlan
 
 NO_CHOICES: Mapping[str, str] = MappingProxyType({})
@@ -24,14 +24,16 @@ def compile_host(
 
     A kernel that cannot be compiled is omitted with a warning, and NumPy computes its nodes.
     `progress` is called with one line before each kernel. `choices` has decisions of schedules, see
-    `with_choice`.
+    `with_recorded_choice`.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
         assert plan.target is not None
         progress(f"{type(description).__name__} for the host")
         # A record may hold decisions that this version cannot compile.
-        for one in dict.fromkeys((with_choice(description, plan.target, choices), description)):
+        for one in dict.fromkeys(
+            (with_recorded_choice(description, plan.target, choices), description)
+        ):
             key = key_of(one, plan.target)
             if key not in code:
                 try:
@@ -73,7 +75,7 @@ class KernelStore:
     trust_code : bool
         Whether to run machine code that this user's key has not signed.
     choices : mapping
-        Decisions of schedules, see `with_choice`.
+        Decisions of schedules, see `with_recorded_choice`.
     kept : callable
         Returns machine code by its key, from a cache of what was compiled earlier, or None.
 
@@ -103,7 +105,7 @@ class KernelStore:
         CompileError
             If it cannot be compiled.
         """
-        description = with_choice(description, self.target, self.choices)
+        description = with_recorded_choice(description, self.target, self.choices)
         key = key_of(description, self.target)
         if key not in self._loaded:
             self._loaded[key] = self._find(key, description)

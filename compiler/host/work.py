@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .movements import Movement
 
 MIN_WORK = 1 << 10
-"""Minimum number of operations of the largest kernel of a network that is worth loading LLVM.
+"""Minimum number of operations that the largest kernel needs before loading LLVM pays off.
 
 Then small nodes are compiled too: NumPy takes 5 to 50 us for each of them, however small.
 """

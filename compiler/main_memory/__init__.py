@@ -1,1 +1,4 @@
-"""Main memory: the placement of each activation, and the addresses during a run."""
+"""Main memory: placement of activations, and addresses during a run.
+
+`accelerator.constant_pool` gives weights and other constants their addresses.
+"""

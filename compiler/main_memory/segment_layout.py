@@ -41,7 +41,7 @@ class SegmentLayout:
         Operands known at compile time, such as position embeddings; they lie among the weights.
     images
         Inputs stored in memory as images.
-    places
+    bindings
         Layout of each activation, without its address.
     placements
         The placements of activations that are parts of others.
@@ -55,7 +55,7 @@ class SegmentLayout:
     outputs: tuple[str, ...]
     constants: tuple[str, ...]
     images: Mapping[str, Image]
-    places: Mapping[str, Binding]
+    bindings: Mapping[str, Binding]
     placements: TensorPlacements
 
 
@@ -74,13 +74,13 @@ def lay_out_segment(
     operands = dict.fromkeys(name for node in nodes for name in node.operands)
     constants = tuple(filter(graph.is_constant, operands))
     values = [*inputs, *constants, *(node.output.name for node in nodes)]
-    places = {name: _place(name, graph, images, configuration) for name in values}
+    bindings = {name: _binding(name, graph, images, configuration) for name in values}
     placements = place_tensors(
-        graph, nodes, {name: place.stored_shape for name, place in places.items()}
+        graph, nodes, {name: place.stored_shape for name, place in bindings.items()}
     )
     return SegmentLayout(
         *(graph, tuple(nodes), configuration, options),
-        *(tuple(inputs), tuple(outputs), constants, images, places, placements),
+        *(tuple(inputs), tuple(outputs), constants, images, bindings, placements),
     )
 
 
@@ -143,7 +143,7 @@ def bind(place: Binding, placement: TensorPlacement, resident: DramTensor) -> Bi
     )
 
 
-def _place(
+def _binding(
     name: str, graph: Graph, images: Mapping[str, Image], configuration: Configuration
 ) -> Binding:
     """The layout of a value in memory, without its address."""

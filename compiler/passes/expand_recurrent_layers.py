@@ -24,7 +24,7 @@ MAX_STEPS = 64
 """Maximum number of steps of a layer that is expanded; a longer one is a loop on the host."""
 
 MAX_WIDTH = 32
-"""Maximum number of channels of the state of several cells side by side."""
+"""Maximum state channels of several cells side by side."""
 
 
 def expand_recurrent_layers(graph: Graph) -> Graph:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ...aligned import align
-from ..accelerator.constants import ConstantPool
+from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.residents import NO_FRAMES, ResidentFrame
 from ..graph import Graph
@@ -38,7 +38,7 @@ def lower(
     layout = scheduled.grouped.layout
     pool = ConstantPool(base=align(scheduled.plan.size))
     constants = {
-        name: pool.add(constant_bytes(graph.data(name), layout.places[name]))
+        name: pool.add(constant_bytes(graph.data(name), layout.bindings[name]))
         for name in layout.constants
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})

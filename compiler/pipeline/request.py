@@ -11,7 +11,7 @@ from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY
-from ..accelerator.constants import ConstantPool
+from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.lower_schedules import Emitted
 from ..graph import Graph, Node
 from ..main_memory.memory_plan import MemoryPlan
@@ -64,7 +64,7 @@ class CompileRequest:
         Leave out what cycles do not depend on: the checker's proof, the host's machine code, notes,
         and the report of the placement. The module is for timing alone.
     choices
-        Decisions of the schedules of the host's kernels, see `cpu.kernels.choices.with_choice`.
+        Decisions of the schedules of the host's kernels, see `cpu.kernels.choices.with_recorded_choice`.
     """
 
     graph: Graph

@@ -42,7 +42,7 @@ def schedule(
     spans = lifetimes(graph, groups, layout, request.keep_all)
     plan = plan_memory(layout.placements.lifetimes(spans))
     dram, of = layout.placements.dram(plan.offsets), layout.placements.of
-    bound = {name: bind(layout.places[name], of[name], dram[name]) for name in spans}
+    bound = {name: bind(layout.bindings[name], of[name], dram[name]) for name in spans}
     kernels = (kernel for each in groups for kernel, _ in each.work)
     on_chip = values_made(kernels)
     layers = (_layer(request, each, timer, on_chip) for each in groups)

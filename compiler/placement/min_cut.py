@@ -17,14 +17,14 @@ class FlowNetwork:
     def __init__(self) -> None:
         self._edges: dict[Hashable, list[int]] = {}
         self._heads: list[Hashable] = []
-        self._room: list[int] = []
+        self._residual: list[int] = []
 
     def connect(self, tail: Hashable, head: Hashable, capacity: int) -> None:
         """Add an edge; capacities of edges between the same nodes add up."""
-        for end, other, room in ((tail, head, capacity), (head, tail, 0)):
+        for end, other, residual in ((tail, head, capacity), (head, tail, 0)):
             self._edges.setdefault(end, []).append(len(self._heads))
             self._heads.append(other)
-            self._room.append(room)
+            self._residual.append(residual)
 
     def cut(self, source: Hashable, sink: Hashable) -> tuple[int, frozenset[Hashable]]:
         """Return the minimum cut's capacity, and the largest source side with this capacity.
@@ -44,7 +44,7 @@ class FlowNetwork:
             node = waiting.popleft()
             for edge in self._edges.get(node, ()):
                 head = self._heads[edge]
-                if self._room[edge] and head not in levels:
+                if self._residual[edge] and head not in levels:
                     levels[head] = levels[node] + 1
                     waiting.append(head)
         return levels
@@ -56,17 +56,17 @@ class FlowNetwork:
         total, node = 0, source
         while True:
             if node == sink:
-                part = min(self._room[edge] for edge in path)
+                part = min(self._residual[edge] for edge in path)
                 for edge in path:
-                    self._room[edge] -= part
-                    self._room[edge ^ 1] += part
+                    self._residual[edge] -= part
+                    self._residual[edge ^ 1] += part
                 total += part
                 untried |= {self._heads[e ^ 1]: iter(self._edges[self._heads[e ^ 1]]) for e in path}
                 path, node = [], source
                 continue
             for edge in untried[node]:
                 head = self._heads[edge]
-                if self._room[edge] and levels.get(head) == levels[node] + 1:
+                if self._residual[edge] and levels.get(head) == levels[node] + 1:
                     path.append(edge)
                     node = head
                     break
@@ -81,6 +81,6 @@ class FlowNetwork:
 
         def before(node: Hashable) -> Iterable[Hashable]:
             edges = self._edges.get(node, ())
-            return (self._heads[edge] for edge in edges if self._room[edge ^ 1])
+            return (self._heads[edge] for edge in edges if self._residual[edge ^ 1])
 
         return set(reach([sink], before))

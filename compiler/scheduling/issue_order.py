@@ -157,13 +157,13 @@ def _passing(
         earliest = wakes = math.inf
         for index, unit in sorted((queue[0], unit) for unit, queue in waiting.items() if queue):
             if starts[index] <= earliest:
-                earliest, room = starts[index], begun[unit][-depth]
-                if room < cycle:
+                earliest, freed = starts[index], begun[unit][-depth]
+                if freed < cycle:
                     order.append(waiting[unit].popleft())
                     begun[unit].append(starts[index])
                     cycle += word_cycles
                     break
-                wakes = min(wakes, room + 1)
+                wakes = min(wakes, freed + 1)
         else:
             cycle = wakes
     return order

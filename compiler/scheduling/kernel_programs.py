@@ -13,7 +13,7 @@ from ...isa.configuration import Configuration
 from ...isa.expressions import Call, Expression, Literal, Reduction
 from ...isa.instructions import Instruction
 from ...isa.tokens import synthesise_tokens
-from ..accelerator.constants import ConstantPool
+from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.dma import DramTensor
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern

@@ -34,7 +34,7 @@ class Span(NamedTuple):
 
 
 Spans = Callable[[Sequence[Instruction], Configuration], Sequence[tuple[int, ...]]]
-"""Measures the fields of the `Span` of all instructions of a program but SYNC and HALT."""
+"""Measures the `Span` fields of every instruction except SYNC and HALT."""
 
 
 class LoadOrder:

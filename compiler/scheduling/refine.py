@@ -118,11 +118,11 @@ def _other_schedules(
 
 def _window(groups: Groups, place: int, most: int, timer: CandidateTimer) -> tuple[int, int]:
     """Return the range of a group and its neighbours, without one that is too long."""
-    room = most - timer.instructions_of(*groups[place].work)
+    left = most - timer.instructions_of(*groups[place].work)
     first, last = place, place + 1
-    if last < len(groups) and (after := timer.instructions_of(*groups[last].work)) <= room:
-        room, last = room - after, last + 1
-    if first and timer.instructions_of(*groups[first - 1].work) <= room:
+    if last < len(groups) and (after := timer.instructions_of(*groups[last].work)) <= left:
+        left, last = left - after, last + 1
+    if first and timer.instructions_of(*groups[first - 1].work) <= left:
         first -= 1
     return first, last
 

@@ -71,7 +71,7 @@ BOUND = (*BLOCKS, Kind.THREAD)
 """Loops whose iterations are bound to units of the machine, by `bind`."""
 
 LOOPS = frozenset(Kind) - frozenset(BOUND)
-"""The kinds of loops of a machine that has neither blocks nor threads of its own."""
+"""Loop kinds of a machine without blocks or threads of its own."""
 
 
 class Scope(NamedTuple):

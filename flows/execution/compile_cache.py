@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 KIND = "networks"
 SUFFIX, REPORT_SUFFIX = ".tw", ".json"
-"""Suffixes of the files of a module and of its report."""
+"""File suffixes of a module and its report."""
 SOURCES = (
     *("compiler", "isa", "runtime", "sim/timing"),
     *("flows/cli/calibration_options.py", "flows/execution/quantise_model.py"),

@@ -10,7 +10,7 @@ because cells without connections are fixed there. Carry chains run along rows, 
 from collections.abc import Sequence
 from typing import Any
 
-MOST_USED = 0.6
+MAX_USED = 0.6
 """Rows stay empty only if a design takes at most this share of the others' look-up tables and
 flip-flops."""
 
@@ -48,7 +48,7 @@ def leave_empty(module: dict[str, Any], tiles: Sequence[str], flip_flops: int) -
     cells = module["cells"]
     types = [cell["type"] for cell in cells.values()]
     luts = sum({"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}.get(kind, 0) for kind in types)
-    if max(luts, types.count("TRELLIS_FF")) > MOST_USED * (flip_flops - 8 * len(tiles)):
+    if max(luts, types.count("TRELLIS_FF")) > MAX_USED * (flip_flops - 8 * len(tiles)):
         return
     for tile in tiles:
         for place in (f"SLICE{letter}.{{}}{index}" for letter in "ABCD" for index in range(2)):

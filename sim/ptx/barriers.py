@@ -15,7 +15,7 @@ COUNT = 16
 
 
 def cluster_barrier(lanes: np.ndarray) -> int:
-    """Number of the barrier of a cluster of one block; its arrivals count with its waits."""
+    """Barrier number of a one-block cluster; its arrivals count with its waits."""
     return COUNT
 
 
@@ -95,7 +95,7 @@ def _reduction(row: np.ndarray, function) -> Callable[[np.ndarray, np.ndarray], 
 
 
 class Barriers:
-    """State of all barriers of a batch of blocks."""
+    """State of all barriers in a block batch."""
 
     def __init__(self, batch: BlockBatch):
         self.batch = batch

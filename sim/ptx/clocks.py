@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Clocks:
-    """Vector clocks of all warps of a batch of blocks.
+    """Vector clocks of all warps in a block batch.
 
     Attributes
     ----------

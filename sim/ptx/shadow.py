@@ -108,7 +108,7 @@ class Shadow:
 
 
 class SharedShadow(Shadow):
-    """Shadow of the shared memory of all blocks of a batch; precise about readers."""
+    """Shadow of the shared memory of all blocks in a batch; precise about readers."""
 
     race = FaultKind.SHARED_RACE
 

@@ -19,7 +19,7 @@ from .syntax import BitPattern, PtxInstruction, RegisterVector, VirtualRegister
 
 U64 = np.dtype(np.uint64)
 ROW_BYTES = {0: 16, 1: 128, 2: 64, 3: 32}
-"""Bytes of a row of a swizzled pattern of 8 rows, by the swizzle mode of a descriptor."""
+"""Row size of an 8-row swizzle pattern, by the swizzle mode in the descriptor."""
 
 DEPTH_BYTES = 32
 """Bytes of a row of A, or of a column of B, that one instruction multiplies."""
@@ -184,7 +184,7 @@ class WarpgroupProduct:
 
 
 def product_registers(instruction: PtxInstruction) -> set[str]:
-    """Names of the registers of the sums of a `wgmma.mma_async`."""
+    """Names of the accumulator registers of a `wgmma.mma_async`."""
     if instruction.name != "wgmma" or "mma_async" not in instruction.parts:
         return set()
     sums = registers(instruction.operands[0])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.accelerator.dma import DramTensor, LocalBox, load_box, store_box
-from tilewright.compiler.accelerator.tile_layout import dense_places
+from tilewright.compiler.accelerator.tile_layout import dense_layout
 from tilewright.compiler.accelerator.weights import pack_weights, weight_layout
 from tilewright.compiler.te.box import extents_of
 from tilewright.isa.configuration import PRESETS, Memory
@@ -37,9 +37,9 @@ def test_loaded_boxes_are_padded_slices(case, pad, configuration, local):
     base = 3
     dram = generator.integers(0, 256, base + int(np.prod(shape))).astype(np.uint8)
     machine = Machine(configuration, dram)
-    places = dense_places(extents_of(box))
+    dimensions = dense_layout(extents_of(box))
     source = DramTensor(base, shape)
-    for load in load_box(source, box, LocalBox(Memory.ACT, local, places), pad, configuration):
+    for load in load_box(source, box, LocalBox(Memory.ACT, local, dimensions), pad, configuration):
         encode(load, configuration)
         machine.execute(load)
     tensor = dram[base:].view(np.int8).reshape(shape)
@@ -67,7 +67,7 @@ def test_loaded_tiles_are_packed_weights(data, configuration, turned):
     padded = np.pad(values, [(0, high - size) for (_, high), size in zip(ends, shape, strict=True)])
     layout = weight_layout(padded.shape, None, configuration)
     source = DramTensor(0, shape, strides)
-    target = LocalBox(Memory.WGT, 16, layout.places)
+    target = LocalBox(Memory.WGT, 16, layout.dimensions)
     for load in load_box(source, tuple(ends), target, 0, configuration):
         encode(load, configuration)
         machine.execute(load)
@@ -88,7 +88,7 @@ def test_stored_boxes_land_where_slicing_puts_them(case, configuration):
     count = int(np.prod([high - low for low, high in box]))
     values = np.arange(1, count + 1).astype(np.uint8)
     machine.memories[Memory.ACT][7 : 7 + count] = values
-    source = LocalBox(Memory.ACT, 7, dense_places(extents_of(box)))
+    source = LocalBox(Memory.ACT, 7, dense_layout(extents_of(box)))
     for store in store_box(DramTensor(0, shape), box, source, configuration):
         encode(store, configuration)
         machine.execute(store)
@@ -126,7 +126,7 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
         box = ((0, n), (0, height), (0, width), (low, high), (0, block))
         piece = np.ascontiguousarray(values[..., low:high, :]).view(np.uint8).ravel()
         machine.memories[Memory.ACT][5 : 5 + piece.size] = piece
-        source = LocalBox(Memory.ACT, 5, dense_places(extents_of(box)))
+        source = LocalBox(Memory.ACT, 5, dense_layout(extents_of(box)))
         for store in store_box(part.shaped(shape), box, source, configuration):
             encode(store, configuration)
             machine.execute(store)
@@ -136,8 +136,8 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
     np.testing.assert_array_equal(found, whole)
     machine.memories[Memory.ACT][:] = 0
     box = ((0, n), (0, height), (0, width), (0, channels))
-    places = dense_places((n, height, width, channels))
-    for load in load_box(part, box, LocalBox(Memory.ACT, 0, places), 0, configuration):
+    dimensions = dense_layout((n, height, width, channels))
+    for load in load_box(part, box, LocalBox(Memory.ACT, 0, dimensions), 0, configuration):
         machine.execute(load)
     loaded = machine.memories[Memory.ACT][: own.size].view(np.int8)
     np.testing.assert_array_equal(loaded.reshape(own.shape), own)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.compiler.accelerator.constants import ConstantPool
+from tilewright.compiler.accelerator.constant_pool import ConstantPool
 from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.estimate import estimate_instructions
 from tilewright.compiler.accelerator.kernels import build_kernel

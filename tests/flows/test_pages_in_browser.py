@@ -26,10 +26,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
-LEAST_CONTRAST = 3
+MIN_CONTRAST = 3
 """Contrast of graphics by WCAG 2.2, criterion 1.4.11; axe-core checks the contrast of text."""
 
-LEAST_DISTANCE = 0.06
+MIN_DISTANCE = 0.06
 """Between two colours of a page, in OKLab, where black and white have a distance of 1."""
 
 COLOURS = {
@@ -134,11 +134,11 @@ def test_colours_of_a_page_differ_and_stand_out_from_cards(pages, name, scheme):
         )
     *colours, card = map(linear, values)
     for shown, colour in zip(COLOURS[name], colours, strict=True):
-        assert contrast(colour, card) >= LEAST_CONTRAST, shown
+        assert contrast(colour, card) >= MIN_CONTRAST, shown
     for (one, first), (other, second) in combinations(
         zip(COLOURS[name], map(oklab, colours), strict=True), 2
     ):
-        assert dist(first, second) >= LEAST_DISTANCE, (one, other)
+        assert dist(first, second) >= MIN_DISTANCE, (one, other)
 
 
 def linear(text: str) -> tuple[float, ...]:

@@ -37,7 +37,7 @@ def kernel_of(operator: Operator, site: "StoredNode") -> Kernel:
 
 
 def channel_block(configuration: Configuration) -> int:
-    """The number of channels of every activation in memory is a multiple of this."""
+    """Every activation in memory has a multiple of this many channels."""
     return max(configuration.lanes_in, configuration.lanes_out)
 
 

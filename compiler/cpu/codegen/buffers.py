@@ -95,7 +95,7 @@ class Buffers:
             When the buffer is too large.
         """
         element = TYPES[node.tensor.dtype]
-        count = math.prod(self._room(node))
+        count = math.prod(self._extents(node))
         size = count * (element.width // 8 if isinstance(element, ir.IntType) else 4)
         if size > STACK_BYTES:
             raise CompileError(
@@ -110,12 +110,12 @@ class Buffers:
         unbounded = tuple((-(1 << 62), 1 << 62) for _ in node.shape)
         domain = self.shared.program.domains.get(node.tensor.name, unbounded)
         origin = tuple(map(env.resolved, node.origin))
-        layout = Layout.plain(self._room(node))
+        layout = Layout.plain(self._extents(node))
         found = CodeBuffer(node.tensor, domain, origin, layout, pointer, node.scope == REGISTER)
         self.areas[node.tensor.name] = found
         return found
 
-    def _room(self, node: Allocate) -> tuple[int, ...]:
+    def _extents(self, node: Allocate) -> tuple[int, ...]:
         """Extents of a buffer, rounded up to whole tiles or, in registers, to whole vectors."""
         if node.tensor.name in self.shared.tiles:
             tiles = self.shared.tiles[node.tensor.name]

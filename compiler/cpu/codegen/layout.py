@@ -60,7 +60,9 @@ class Layout:
     def pack(self, values: np.ndarray) -> np.ndarray:
         """A tensor's values in this layout, an array of `packed_shape` padded with zeros."""
         if values.shape != self.shape:
-            rest = [(0, room - size) for room, size in zip(self.shape, values.shape, strict=True)]
+            rest = [
+                (0, stored - size) for stored, size in zip(self.shape, values.shape, strict=True)
+            ]
             values = np.pad(values, rest)
         if not any(self.blocks) and self.order == Layout.plain(self.shape).order:
             return np.ascontiguousarray(values)
@@ -72,7 +74,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Number of elements for which the array has room."""
+        """Number of elements of the array, padding included."""
         return math.prod(self.shape)
 
     def conditions(self, index: tuple[Affine, ...]) -> tuple[Condition, ...]:

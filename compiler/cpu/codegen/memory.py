@@ -27,7 +27,7 @@ from .environment import Environment, without
 from .masks import all_of, constant_bits, known_bits
 
 SQUARE_BYTES = 16
-"""Bytes of the rows of a square of bytes or words, the smallest vector of all levels."""
+"""Row size of a square of bytes or words: the smallest vector of any level."""
 
 
 class Lanes(NamedTuple):

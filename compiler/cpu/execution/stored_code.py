@@ -152,12 +152,12 @@ def _relocation_faults(code: bytes, section: tuple, sections: list, symbols: int
     if section[7] >= len(sections) or section[9] != RELOCATION.size or section[5] % section[9]:
         yield "relocations of no section"
         return
-    room = sections[section[7]][5]
+    size = sections[section[7]][5]
     for at in _entries(section, RELOCATION.size):
         place, what, _ = RELOCATION.unpack_from(code, at)
         if what & 0xFFFFFFFF not in RELOCATIONS or what >> 32 >= symbols:
             yield "an unknown relocation"
-        elif place + RELOCATIONS[what & 0xFFFFFFFF] > room:
+        elif place + RELOCATIONS[what & 0xFFFFFFFF] > size:
             yield "a relocation outside its section"
 
 

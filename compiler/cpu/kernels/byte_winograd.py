@@ -70,13 +70,13 @@ CACHED_BYTES = 1 << 21
 """Changed inputs up to this size are computed for the whole image, larger ones row by row."""
 
 KEPT_BYTES = 1 << 19
-"""Changed windows up to this size stay in the second cache between groups of rows."""
+"""Changed windows up to this size stay in L2 between groups of rows."""
 
 INPUT_COST, OUTPUT_COST = 50, 260
 """Cost of changing a vector of a tile's inputs, or outputs, in dot products."""
 
 FIRST_RATE, NEXT_RATE = 5, 20
-"""Bytes of windows loaded during a dot product: from memory, and from the last cache.
+"""Bytes of windows loaded during a dot product: from memory, and from the last-level cache.
 
 All four were fitted to measurements of some 150 shapes on Zen 4, where the method that they choose
 was never slower than direct convolution.
@@ -103,7 +103,7 @@ class ByteWinogradPlanner(TilePlanner):
         fitting = [v for v in (4, 2, 1) if vectors % v == 0 and (v == 1 or v * pixels <= most)]
         self.panel = choices.pick("vectors", fitting[0], fitting) * target.lanes
         self.steps = pick_steps(choices, self.channels // TAPS)
-        self.room = round_up(conv.channels_out, self.panel)
+        self.padded_out = round_up(conv.channels_out, self.panel)
         self.buffers = {
             "lines": 2 * POINTS * (TILE * self.across + 2) * self.channels,
             "tiles": self.group * row,
@@ -139,13 +139,13 @@ class ByteWinogradPlanner(TilePlanner):
         c, lanes = self.conv, self.target.lanes
         if not self.fits:
             return False
-        tiles, vectors = c.batch * self.down * self.across, self.room / lanes
+        tiles, vectors = c.batch * self.down * self.across, self.padded_out / lanes
         products = tiles * POINTS**2 * self.channels / TAPS * vectors
         changes = tiles * (OUTPUT_COST * vectors + INPUT_COST * self.channels / lanes)
         window = 2 * POINTS**2 * self.channels
-        again = window * (self.panel if self.whole else self.room) > KEPT_BYTES
+        again = window * (self.panel if self.whole else self.padded_out) > KEPT_BYTES
         sweeps = c.batch * self.down / self.group - 1 if again else 0
-        fetched = window * self.room * (1 / FIRST_RATE + sweeps / NEXT_RATE)
+        fetched = window * self.padded_out * (1 / FIRST_RATE + sweeps / NEXT_RATE)
         return max(products, fetched) + changes < c.macs / (rate * lanes)
 
     # Declaration ---------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class ByteWinogradPlanner(TilePlanner):
         self.schedule_products(s)
         self.schedule_outputs(s)
         w = panels(kernel.tensors["w"].shape, self.panel, TAPS, order=(3, 1, 0, 2))
-        return self.placed(s, w, self.room)
+        return self.placed(s, w, self.padded_out)
 
     def schedule_inputs(self, s: te.Schedule) -> None:
         """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""

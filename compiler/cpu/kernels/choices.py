@@ -134,11 +134,11 @@ def applied_choices(
     choices: Mapping[str, str],
     is_compiled: "Callable[[Description], bool]",
 ) -> Iterator[tuple[str, str]]:
-    """Yield those choices, with their keys, that `with_choice` applies to compiled kernels."""
+    """Yield those choices, with their keys, that `with_recorded_choice` applies to compiled kernels."""
     from .description import TunableDescription
 
     for description in descriptions:
-        changed = with_choice(description, target, choices)
+        changed = with_recorded_choice(description, target, choices)
         if not isinstance(description, TunableDescription):
             continue
         if changed != description and is_compiled(changed):
@@ -146,7 +146,7 @@ def applied_choices(
             yield key, choices[key]
 
 
-def with_choice(
+def with_recorded_choice(
     description: "Description", target: "CpuTarget", choices: Mapping[str, str]
 ) -> "Description":
     """Return a kernel with the decisions that were recorded for it on this target.

@@ -74,11 +74,11 @@ class DepthwisePlanner(Planner):
     def _pick_tile(self) -> tuple[int, int]:
         """Rows and columns of a tile, whose sums fit the registers."""
         rows, pixels = self._tile()
-        room = self.target.registers - 4
+        free = self.target.registers - 4
         rows = self.choices.pick("rows", rows, (1, 2, 4))
         columns = self.conv.size_out[1]
-        sizes = {even_blocks(columns, most) for most in range(1, max(2, room // rows + 1))}
-        fitting = even_blocks(columns, max(1, min(pixels, room // rows)))
+        sizes = {even_blocks(columns, most) for most in range(1, max(2, free // rows + 1))}
+        fitting = even_blocks(columns, max(1, min(pixels, free // rows)))
         return rows, self.choices.pick("pixels", fitting, sorted(sizes))
 
     def _picks(self, default: bool, name: str) -> bool:

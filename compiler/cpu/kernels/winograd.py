@@ -42,7 +42,7 @@ FEW_TILES = 2
 saves. It grows with the lanes, since more lanes make multiplying faster but not reading."""
 
 CACHED_BYTES = 1 << 21
-"""Bytes of weights that the second cache may hold."""
+"""Bytes of weights that L2 may hold."""
 
 KEPT_BYTES = 3 << 19
 """Bytes of weights up to which they stay in L2 from one row of tiles to the next. It was fitted to
@@ -114,7 +114,7 @@ class WinogradPlanner(TilePlanner):
         """Whether it takes less time than direct convolution: enough channels and tiles.
 
         It reads 16 numbers for each window of nine weights. If only a few tiles use each of them,
-        and they come from beyond the second cache, reading them takes longer than multiplying.
+        and they come from beyond L2, reading them takes longer than multiplying.
         """
         c = self.conv
         few = c.batch * self.down * self.across < FEW_TILES * self.target.lanes

@@ -54,16 +54,15 @@ AIM = 500.0
 """Margin of the target in ps. It is added to the longest path of the design with all cells at one
 point."""
 
-LEAST_MOVE = 3.0
+MIN_MOVE = 3.0
 """Columns and rows. Where `_pull` moves a cell by less, the cell stays."""
 
 REACH = 1500.0
 """`_polish` looks for a place between the ends of wires whose paths are as slow as the slowest, or
 faster by at most this, in ps."""
 
-CHOICES, LEAST_GAIN = 40, 0.98
-"""Places that `_polish` tries for each group, and the share of the old cost that the new one has to
-stay below."""
+CHOICES, MAX_COST_RATIO = 40, 0.98
+"""Sites that `_polish` tries for each group; a move must cut the cost below this fraction."""
 
 
 def refine(module: dict[str, Any]) -> None:
@@ -149,7 +148,7 @@ def _pull(design: PlacedDesign, target: float) -> dict[int, np.ndarray]:
                     )
             spots = (spots + moment / total[:, None]) / 2
             places[movable] = spots[owner] + offsets[movable]
-    moved = np.flatnonzero(np.abs(spots - base).sum(1) > LEAST_MOVE)
+    moved = np.flatnonzero(np.abs(spots - base).sum(1) > MIN_MOVE)
     return {int(group): spots[group] for group in moved}
 
 
@@ -228,7 +227,7 @@ def _polish(design: PlacedDesign, target: float) -> None:
         cost = _penalty(excess[wires] + there - delays[wires]).sum(1)
         cost += TILE_COST * np.abs(over[None] - tiles[:, None]).sum((1, 2))
         for tile in np.argsort(cost, kind="stable")[:CHOICES]:
-            if cost[tile] >= LEAST_GAIN * cost[0]:
+            if cost[tile] >= MAX_COST_RATIO * cost[0]:
                 break
             column, row = map(int, tiles[tile])
             fit = design.fit(group, column, row)

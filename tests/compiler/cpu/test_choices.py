@@ -28,7 +28,7 @@ from tilewright.compiler.cpu.kernels.choices import (
     choice_text,
     digest_of,
     space_of,
-    with_choice,
+    with_recorded_choice,
     workload_of,
 )
 from tilewright.compiler.cpu.kernels.description import TunableDescription
@@ -140,13 +140,13 @@ def test_illegal_and_unknown_choices_are_refused_with_those_that_exist() -> None
 def test_choices_hold_for_one_workload_on_one_target() -> None:
     product, target = MatrixProduct(20, 66, 100), generic("avx2")
     key = choice_key(digest_of(workload_of(product)), target)
-    chosen = with_choice(product, target, {key: "vectors=1"})
+    chosen = with_recorded_choice(product, target, {key: "vectors=1"})
     assert chosen == replace(product, choice=(("vectors", 1),))
-    assert with_choice(product, generic("sse2"), {key: "vectors=1"}) is product
+    assert with_recorded_choice(product, generic("sse2"), {key: "vectors=1"}) is product
     other = replace(product, rows=21)
-    assert with_choice(other, target, {key: "vectors=1"}) is other
+    assert with_recorded_choice(other, target, {key: "vectors=1"}) is other
     for strange in ("vectors=7", "wings=2", "no choice"):
-        assert with_choice(product, target, {key: strange}) is product
+        assert with_recorded_choice(product, target, {key: strange}) is product
 
 
 def defaults(kernel: TunableDescription, level: str) -> dict[str, int | str]:

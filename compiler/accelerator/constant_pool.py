@@ -1,4 +1,4 @@
-"""Layout of constants in main memory: packed weights, interleaved parameters, tables.
+"""Constants in main memory: their addresses; packed weights, interleaved parameters, tables.
 
 Every chunk that a LOAD fetches is contiguous, so that weights stream in long bursts.
 """
@@ -18,20 +18,20 @@ class ConstantPool:
     base: int = 0
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0
-    places: dict[bytes, int] = field(default_factory=dict)
+    offsets: dict[bytes, int] = field(default_factory=dict)
 
     def copy(self) -> "ConstantPool":
         """Return a copy; constants added to either pool do not reach the other."""
-        return replace(self, chunks=self.chunks.copy(), places=self.places.copy())
+        return replace(self, chunks=self.chunks.copy(), offsets=self.offsets.copy())
 
     def add(self, data: bytes) -> int:
         """Byte offset of `data` in the data window."""
-        if data not in self.places:
-            self.places[data] = self.base + self.size
+        if data not in self.offsets:
+            self.offsets[data] = self.base + self.size
             padded = data + bytes(align(len(data)) - len(data))
             self.chunks.append(padded)
             self.size += len(padded)
-        return self.places[data]
+        return self.offsets[data]
 
     def image(self) -> bytes:
         """All bytes collected; the first one lies at `base`."""
@@ -50,20 +50,20 @@ def pack_parameters(bias: np.ndarray | None, scale: np.ndarray | None) -> bytes:
     return pairs.tobytes()
 
 
-def padded_box(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
-    """A box of a constant in a buffer of `room`; elements outside the constant are padding."""
-    if box == room and all(
+def padded_box(data: np.ndarray, box: Box, held: Box, pad: int) -> np.ndarray:
+    """A box of a constant in a buffer of the box `held`, padded outside the constant."""
+    if box == held and all(
         low >= 0 and high <= size for (low, high), size in zip(box, data.shape, strict=True)
     ):
         return data[tuple(slice(*pair) for pair in box)]
-    values = np.zeros(extents_of(room), dtype=data.dtype)
-    values[_slices(box, room)] = pad
+    values = np.zeros(extents_of(held), dtype=data.dtype)
+    values[_slices(box, held)] = pad
     inside = intersection(box, whole_box(data.shape))
-    values[_slices(inside, room)] = data[tuple(slice(*pair) for pair in inside)]
+    values[_slices(inside, held)] = data[tuple(slice(*pair) for pair in inside)]
     return values
 
 
-def _slices(box: Box, room: Box) -> tuple[slice, ...]:
+def _slices(box: Box, held: Box) -> tuple[slice, ...]:
     return tuple(
-        slice(low - first, high - first) for (low, high), (first, _) in zip(box, room, strict=True)
+        slice(low - first, high - first) for (low, high), (first, _) in zip(box, held, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Fixed places for the buffers of a loop program that does not use an arena.
+"""Static allocation of a loop program's buffers, where it does not use an arena.
 
 Every slot of a buffer has its own region. The largest are placed first, each in the emptiest bank
 that has room. So units that work on different buffers seldom compete for the port of a bank, and a
@@ -22,7 +22,7 @@ Slot = tuple[str, int]
 """A buffer's name and the number of a slot."""
 
 
-class FixedPlaces:
+class StaticAllocation:
     """First element of every slot of every buffer.
 
     Parameters
