@@ -134,7 +134,7 @@ def applied_choices(
     choices: Mapping[str, str],
     is_compiled: "Callable[[Description], bool]",
 ) -> Iterator[tuple[str, str]]:
-    """Yield those choices, with their keys, that `with_recorded_choice` applies to compiled kernels."""
+    """Yield the recorded choices, with their keys, that compiled kernels have."""
     from .description import TunableDescription
 
     for description in descriptions:
