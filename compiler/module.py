@@ -200,7 +200,7 @@ class Module:
         Machine code of the host's kernels by their keys (`host.kernel_store.compile_host`).
         Kernels that are missing here are compiled when the module runs.
     choices
-        Decisions of the schedules of the host's kernels (`cpu.kernels.choices.with_recorded_choice`).
+        Recorded choices of host kernels (`cpu.kernels.choices.with_recorded_choice`).
     trust_code
         Whether to run machine code that this user's key has not signed. Otherwise it is compiled
         when the module runs.

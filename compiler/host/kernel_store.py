@@ -31,9 +31,8 @@ def compile_host(
         assert plan.target is not None
         progress(f"{type(description).__name__} for the host")
         # A record may hold decisions that this version cannot compile.
-        for one in dict.fromkeys(
-            (with_recorded_choice(description, plan.target, choices), description)
-        ):
+        chosen = with_recorded_choice(description, plan.target, choices)
+        for one in dict.fromkeys((chosen, description)):
             key = key_of(one, plan.target)
             if key not in code:
                 try:

@@ -64,7 +64,7 @@ class CompileRequest:
         Leave out what cycles do not depend on: the checker's proof, the host's machine code, notes,
         and the report of the placement. The module is for timing alone.
     choices
-        Decisions of the schedules of the host's kernels, see `cpu.kernels.choices.with_recorded_choice`.
+        Recorded choices of host kernels (`cpu.kernels.choices.with_recorded_choice`).
     """
 
     graph: Graph
