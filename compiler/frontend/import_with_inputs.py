@@ -12,8 +12,6 @@ from ..importers import NeedsInputError, import_onnx
 def import_with_inputs(
     source: str | os.PathLike[str] | bytes,
     inputs: Mapping[str, np.ndarray],
-    batch: int = 1,
-    dims: Mapping[str, int] | None = None,
 ) -> tuple[Graph, dict[str, np.ndarray]]:
     """Read an ONNX model; inputs that import needs are fixed at their values in `inputs`.
 
@@ -23,10 +21,6 @@ def import_with_inputs(
         The file, or its contents.
     inputs : mapping
         Values of inputs by name.
-    batch : int
-        Extent of the leading dimension, if the model leaves it open.
-    dims : mapping
-        Extents of other open dimensions by their names.
 
     Returns
     -------
@@ -43,7 +37,7 @@ def import_with_inputs(
     fixed: dict[str, np.ndarray] = {}
     while True:
         try:
-            return import_onnx(source, batch, fixed, dims or {}), fixed
+            return import_onnx(source, fixed=fixed), fixed
         except NeedsInputError as error:
             more = {name: inputs[name] for name in error.inputs if name in inputs}
             if not more or set(error.inputs) - set(inputs):

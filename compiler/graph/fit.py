@@ -103,7 +103,7 @@ def fit_add(
     left = np.repeat(values, 256)
     right = np.tile(values, 256)
     exact = (left - a.zero_point) * a.scale + sign * (right - b.zero_point) * b.scale
-    critical = _nearest_ties(exact / y.scale, CRITICAL_PAIRS)
+    critical = _nearest_ties(exact / y.scale)
 
     def mismatches(first: int, second: int, scale: float, chosen: np.ndarray | slice) -> int:
         constant = -(a.zero_point * first + b.zero_point * second)
@@ -198,7 +198,7 @@ def fit_average(
     sums = np.arange(first, last + 1, dtype=np.int32)
     near = average_definition(sums, count, x, y, factor)
     ideal = x.scale * factor / (y.scale * count)
-    critical = _nearest_ties(sums * ideal, CRITICAL_PAIRS)
+    critical = _nearest_ties(sums * ideal)
     return _fit_scale(sums, near, ideal, (y.zero_point, low, high), critical)
 
 
@@ -230,13 +230,13 @@ def _fit_scale(
     return ScaleFit(scale, mismatches(scale, slice(None)))
 
 
-def _nearest_ties(values: np.ndarray, count: int) -> np.ndarray:
+def _nearest_ties(values: np.ndarray) -> np.ndarray:
     """Return the indices of the values nearest to k + 1/2, in or near the range of int8."""
     distance = np.abs(values - np.floor(values) - 0.5)
     distance[np.abs(values) > 300] = 1.0
-    if len(values) <= count:
+    if len(values) <= CRITICAL_PAIRS:
         return np.arange(len(values))
-    return np.argpartition(distance, count)[:count]
+    return np.argpartition(distance, CRITICAL_PAIRS)[:CRITICAL_PAIRS]
 
 
 def _ratios(a: float, b: float, y: float) -> list[tuple[int, int]]:

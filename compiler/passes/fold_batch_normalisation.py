@@ -66,11 +66,11 @@ def layer_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ..
     return (*convolution_of(x, private=private), dense)
 
 
-def affine_of(x: GraphPattern, name: str, *, private: bool = False) -> NodePattern:
+def affine_of(x: GraphPattern, *, private: bool = False) -> NodePattern:
     """Describe a float Binary of a value and a constant, in any order."""
     return op(
-        *(ops.Binary, x, constant(name)),
-        capture=f"{name}_function",
+        *(ops.Binary, x, constant("constant")),
+        capture="constant_function",
         result=is_float32,
         private=private,
         commutative=True,
@@ -85,11 +85,11 @@ def behind(layers: tuple[NodePattern, ...]) -> NodePattern:
         private=True,
         commutative=True,
     )
-    return affine_of(either(*layers, add), "constant")
+    return affine_of(either(*layers, add))
 
 
 X = computed("x")
-AHEAD = affine_of(X, "constant", private=True)
+AHEAD = affine_of(X, private=True)
 
 
 def fold_behind(

@@ -123,29 +123,16 @@ def drop_pair(site: Site, target: ops.Quantize, x_scale: ops.Dequantize, x: str)
     return x if kept else None
 
 
-def _above_concat(site: Site, function: ops.Operator, concat: ops.Concat) -> str:
+@rule(_quantize(PARTS), op((ops.Unary, ops.OwnFunction), PARTS, capture="target"))
+def hoist_above_concat(site: Site, target: ops.Operator, concat: ops.Concat) -> str | None:
+    """f(Concat(Dequantize(x), ...)) -> Concat(f(Dequantize(x)), ...), also for Quantize as f."""
     made = site.node("concat")
-    parts = [site.emit(function, name) for name in made.inputs]
+    parts = [site.emit(target, name) for name in made.inputs]
     return site.emit(concat, *parts, label=made.name)
-
-
-@rule(_quantize(PARTS))
-def hoist_above_concat(site: Site, target: ops.Quantize, concat: ops.Concat) -> str | None:
-    """Quantize(Concat(f(Dequantize(x)), ...)) -> Concat(Quantize(f(Dequantize(x))), ...)."""
-    return _above_concat(site, target, concat)
-
-
-@rule(op((ops.Unary, ops.OwnFunction), PARTS, capture="function"))
-def hoist_function_above_concat(
-    site: Site, function: ops.Pointwise, concat: ops.Concat
-) -> str | None:
-    """f(Concat(Dequantize(x), ...)) -> Concat(f(Dequantize(x)), ...)."""
-    return _above_concat(site, function, concat)
 
 
 def sink_dequantize(graph: Graph) -> Graph:
     """Swap Dequantize with moves below it, and Quantize with moves above it."""
     return rewrite(
-        *(graph, drop_idle, sink, sink_below_pad, hoist, hoist_limit, drop_pair),
-        *(hoist_above_concat, hoist_function_above_concat),
+        *(graph, drop_idle, sink, sink_below_pad, hoist, hoist_limit, drop_pair, hoist_above_concat)
     )

@@ -53,11 +53,6 @@ class Timeline:
     accelerator_ns: int
     transfer_ns: int
 
-    @property
-    def overlap_ns(self) -> int:
-        """Time during which both sides work."""
-        return self.host_ns + self.accelerator_ns + self.transfer_ns - self.total_ns
-
 
 def segment_values(graph: Graph, nodes: Sequence[Node]) -> SegmentValues:
     """Find the values that enter and leave a segment of these nodes."""

@@ -64,6 +64,11 @@ def chosen(graph: Graph, *numbers: int) -> frozenset[str]:
     return frozenset(names_of(graph)[number - 1] for number in numbers)
 
 
+def overlap_ns(found: Timeline) -> int:
+    """Time during which both sides work."""
+    return found.host_ns + found.accelerator_ns + found.transfer_ns - found.total_ns
+
+
 BRANCHES = [[0], [0], [1, 2]]
 """Two nodes that read the input, and one that reads both."""
 
@@ -75,7 +80,7 @@ def test_the_longer_branch_is_what_takes_time():
     long_host = found.exact(chosen(graph, 1))
     total = START_NS + VALUE_NS + 70_000 + VALUE_NS + 9_000
     assert long_host == Timeline(total, 79_000, 40_000, moved)
-    assert long_host.overlap_ns == 40_000
+    assert overlap_ns(long_host) == 40_000
     long_there = found.exact(chosen(graph, 2))
     assert long_there == Timeline(moved + 50_000 + 9_000, 59_000, 30_000, moved)
     assert found.exact(frozenset()) == Timeline(129_000, 129_000, 0, 0)
@@ -85,7 +90,7 @@ def test_a_chain_takes_one_side_after_the_other():
     graph = graph_of([[0], [1], [2]])
     found = evaluator(graph, [5_000] * 3, [1_000] * 3).exact(chosen(graph, 2))
     assert found.total_ns == 2 * 5_000 + 1_000 + START_NS + 2 * VALUE_NS
-    assert found.overlap_ns == 0
+    assert overlap_ns(found) == 0
 
 
 def test_a_value_between_two_segments_passes_through_the_hosts_memory():
@@ -113,8 +118,8 @@ def test_a_kernel_of_two_nodes_waits_for_all_that_it_reads():
 
     found = evaluator(graph, [50_000, 70_000, 9_000], [40_000, 30_000, 1], kernels=find)
     there = chosen(graph, 1)
-    assert found.rough(there).overlap_ns == 40_000
-    assert found.exact(there).overlap_ns == 0
+    assert overlap_ns(found.rough(there)) == 40_000
+    assert overlap_ns(found.exact(there)) == 0
     together = sum(COSTS.host_us(graph, node, kernel) for node in (second, last))
     assert found.exact(there).host_ns == round(1000 * together)
     assert seen == [["n2", "n3"]], "asked once, for what the host runs"
@@ -126,7 +131,7 @@ def test_branches_are_shared_between_the_sides():
     found = evaluator(graph, [200_000] * 5, [190_000] * 5)
     assert found.problem.solve() == frozenset(names_of(graph))
     best = improve(found)
-    assert found.exact(best).overlap_ns >= 380_000
+    assert overlap_ns(found.exact(best)) >= 380_000
     assert found.exact(best).total_ns < 0.65 * found.exact(frozenset(names_of(graph))).total_ns
 
 

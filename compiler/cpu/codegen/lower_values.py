@@ -178,7 +178,7 @@ class Values:
         if op is Op.ROUND:
             return emitter.rounded(parts[0])
         if op is Op.CLAMP:
-            value = emitter.minimum(number_of(I32, INT8_MAX), self._least(parts[0], INT8_MIN))
+            value = emitter.minimum(number_of(I32, INT8_MAX), self._from_int8_min(parts[0]))
             return emitter.minimum(parts[2], emitter.maximum(parts[1], value))
         if op is Op.SELECT:
             return emitter.select(
@@ -203,8 +203,8 @@ class Values:
             return emitter.minimum(a, b)
         return emitter.add(a, b) if op is Op.ADD else emitter.multiply(a, b)
 
-    def _least(self, value: LlvmValue, low: int) -> LlvmValue:
-        return self.emitter.maximum(self.emitter.constant(low, value), value)
+    def _from_int8_min(self, value: LlvmValue) -> LlvmValue:
+        return self.emitter.maximum(self.emitter.constant(INT8_MIN, value), value)
 
     def _wide(self, *values: LlvmValue) -> tuple[LlvmValue, ...]:
         """The values, all widened to int64 if one is."""
@@ -243,7 +243,7 @@ class Values:
         table, index = tree.arguments
         assert isinstance(table, Read)
         area = self.areas[table.tensor]
-        found = self._least(self.value(index, env, mask), INT8_MIN)
+        found = self._from_int8_min(self.value(index, env, mask))
         found = emitter.minimum(emitter.constant(INT8_MAX, found), found)
         found = builder.add(found, emitter.constant(128, found))
         lookup = emitter.target.lookup

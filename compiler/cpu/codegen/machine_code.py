@@ -47,14 +47,6 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def assembly_of(text: str, target: CpuTarget) -> str:
-    """The machine code of a module as text."""
-    module, machine = llvm.parse_assembly(text), target.machine()
-    module.data_layout = str(machine.target_data)
-    optimise(module, machine)
-    return machine.emit_assembly(module)
-
-
 class LoadedCode:
     """An object file, loaded into memory.
 

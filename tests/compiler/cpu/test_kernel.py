@@ -21,7 +21,6 @@ from tilewright.compiler.cpu import (
     host,
     load_kernel,
 )
-from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.execution.kernel import key_of, lower_description
 from tilewright.compiler.cpu.execution.stored_code import MAGIC
 from tilewright.compiler.tensor import evaluate
@@ -29,6 +28,7 @@ from tilewright.errors import CompileError, InputError
 
 from ...processor import target_at
 from .arrays import Bytes, normal, operands_of, whole, with_bytes
+from .assembly import assembly_of
 
 LAYER = Convolution(1, 20, 20, 16, 48, (3, 3), pads=(1, 1, 1, 1))
 

@@ -7,7 +7,6 @@ import pytest
 
 from tilewright.compiler import te
 from tilewright.compiler.cpu import Declared, compile_kernel, generic
-from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.codegen.matrix_products import SumTiles, whole_tiles
 from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.tiles import MatrixTile, schedule_matrix_tiles
@@ -16,6 +15,7 @@ from tilewright.errors import CompileError
 
 from ...processor import target_at
 from .arrays import whole
+from .assembly import assembly_of
 
 AMX = generic("amx")
 

@@ -24,7 +24,7 @@ from tilewright.compiler.cpu import (
     host_levels,
     target,
 )
-from tilewright.compiler.cpu.codegen.machine_code import assemble, assembly_of
+from tilewright.compiler.cpu.codegen.machine_code import assemble
 from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.direct_convolution import DirectPlanner
 from tilewright.compiler.cpu.kernels.matrix_product import MatrixPlanner
@@ -34,6 +34,7 @@ from tilewright.compiler.host import host_target
 from tilewright.errors import CompileError, ProcessorError, UsageError
 
 from .arrays import Bytes, with_bytes
+from .assembly import assembly_of
 
 TILE = Convolution(1, 2400, 6, 16, 16, (1, 1), (2, 2))
 """Rows of three pixels, sixteen channels: a row of pixels is one tile. Threads share the rows."""
