@@ -205,8 +205,6 @@ class _Operand:
 
 
 class _KernelLowering:
-    """The lowering of one kernel."""
-
     def __init__(
         self,
         lowering: Lowering,

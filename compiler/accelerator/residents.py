@@ -46,7 +46,6 @@ class ResidentFrame:
 
     @cached_property
     def dimensions(self) -> tuple[TileLayout, ...]:
-        """Layout of each dimension."""
         return dense_layout(extents_of(self.box))
 
     def offset(self, lows: Iterable[int]) -> int:

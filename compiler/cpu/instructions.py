@@ -37,7 +37,6 @@ class MatrixUnit:
 
     @property
     def row_sums(self) -> int:
-        """Sums of int32 in a row."""
         return self.row_bytes // 4
 
 

@@ -63,7 +63,8 @@ def import_node(node: OnnxNode) -> list[Named]:
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         # No importer expects this error; the traceback (`-v`) shows what the file violates.
         detail = " ".join(f"{type(error).__name__}: {error}".split())
-        node.fail("operands and attributes as ONNX has them", f"`{detail}`", "export it again")
+        expected = "operands and attributes that conform to the ONNX specification"
+        node.fail(expected, f"`{detail}`", "export it again")
 
 
 def _import(node: OnnxNode) -> list[Named]:
