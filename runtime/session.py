@@ -133,7 +133,8 @@ class Session:
     Raises
     ------
     DeviceError
-        If the device has another configuration, or the network does not fit memory.
+        If the device is not an open one or has another configuration, or the network does not fit
+        memory.
     InputError
         If a state is not an input and an output of one type.
     """
@@ -148,6 +149,11 @@ class Session:
         least_work: int | None = MIN_WORK,
         states: Mapping[str, str] = NO_STATES,
     ) -> None:
+        if not isinstance(device, Device):
+            raise DeviceError(
+                f"device: expected an open device, got {device!r:.100}; `tilewright.open_device` "
+                "opens one by its name"
+            )
         ours, theirs = module.configuration, device.configuration
         elsewhere = isinstance(device, NetworkDevice)
         if not device.has_accelerator:

@@ -138,7 +138,7 @@ class _Writer:
         return next((axis for axis in outer if phase.extents[axis] > 1), inner)
 
     def phase_loops(self, index: int, phase: Phase) -> Iterator[Step]:
-        """The loops of a phase around one instruction of each of its stages."""
+        """A phase's loops around one instruction per stage."""
         stage, tile, (n, y, x) = self.stage(phase), self.tiles[index], phase.pixels
         cut = self.cut_channels(phase)
         channels = tuple(f"{axis}.i" if axis == cut else axis for axis in phase.channels)

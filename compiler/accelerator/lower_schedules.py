@@ -171,7 +171,7 @@ class _Operand:
         self.axes: dict[tuple[TileLayout, ...], dict[str, TileLayout]] = {}
 
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
-        """The address of the element at the start of every axis, and the strides of the axes."""
+        """The address at the start of every axis, and the axis strides."""
         if not self.index:
             table = TABLE_BYTES if placed.memory is Memory.LUT else 1
             return Buffer(placed.memory, placed.base // table, {}, ())
@@ -395,7 +395,7 @@ class _KernelLowering:
         return self.tensorisers[key]
 
     def _matched(self, name: str) -> MatchedInstruction:
-        """The instruction of a stage, or of one of its passes."""
+        """The instruction of a stage or one of its passes."""
         passes = (
             rows.instructions[name] for rows in self.rows.values() if name in rows.instructions
         )

@@ -201,7 +201,7 @@ class BufferPlacer:
             for slot, read in matched.found.reads
             if matched.pattern.role(slot) is Role.EPSILON
         }
-        """Rows of PARAM behind the constants of statistics, one for each row of a tile."""
+        """PARAM rows behind the statistics constants, one per tile row."""
         self.sources = _sources(program)
         self.ends: dict[str, tuple[Placed, int, int]] = {}
         """For sums in ACC: their place, and the first row of their bank and the last one in use."""

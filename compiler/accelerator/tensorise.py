@@ -238,7 +238,7 @@ class Tensoriser:
         return [*reversed(streamed), *reversed(groups)], first
 
     def _channel_parts(self, buffers: Mapping[str, Buffer]) -> list[dict[str, int]]:
-        """Offsets and field of each group of `lanes_out` channels in a wider row of the stream."""
+        """Offsets and field of each `lanes_out`-channel group in a wider stream row."""
         variants = []
         for part in range(self.configuration.depthwise_parts):
             channels = part * self.configuration.lanes_out

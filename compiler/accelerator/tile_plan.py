@@ -68,7 +68,7 @@ class TilePlan(Tiling):
     rings: Mapping[str, Rolling]
 
     def limit(self, capacity: int, pieces: int) -> int:
-        """Units of `capacity` for the tiles of all phases; `pieces` units hold one tile of each."""
+        """Units of `capacity` for all phases' tiles; `pieces` units hold one tile of each."""
         return min(capacity, self.depth * pieces) if self.depth else capacity
 
     @property

@@ -36,7 +36,7 @@ def write_by_form(operator: ops.Operator, writer: Writer, node: Node) -> None:
 
 
 write_operator = singledispatch(write_by_form)
-"""Writer of a node by the class of its operator: one of the functions below, or its form."""
+"""Node writer by operator class: one of the functions below, or the class's ONNX form."""
 
 
 def has_export(kind: type[ops.Operator]) -> bool:

@@ -1,4 +1,4 @@
-"""Boxes of a map of elements: a few strided copies instead of an index for each element.
+"""An element map as boxes: a few strided copies instead of an index for each element.
 
 The map tells for each element of an output which element it takes from which array. Boxes grow from
 the first element that none covers yet, along the last axis first.

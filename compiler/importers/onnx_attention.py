@@ -27,7 +27,7 @@ LOWEST = np.float32(np.finfo(np.float32).min)
 
 @dataclass(frozen=True)
 class AttentionExtents:
-    """Extents of an attention: heads of q, heads of k and v, elements of a head, positions."""
+    """Extents of an attention: query heads, key heads, head size, positions."""
 
     queries: int
     shared: int
@@ -67,7 +67,7 @@ def _attend(
 
 
 def _bias(body: Body, mask: int, added: int, heads: AttentionExtents) -> str | None:
-    """Sum of the biases of a triangle, of a mask of keys and of an input; None if there is none."""
+    """Sum of the causal, key-mask and input biases; None if there is none."""
     parts = []
     if body.node.attribute("unidirectional", 0):
         queries = np.arange(heads.positions)[:, None] + heads.keys - heads.positions

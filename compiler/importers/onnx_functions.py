@@ -39,7 +39,7 @@ def function_sizes(functions: Mapping[Key, onnx.FunctionProto]) -> dict[Key, int
 
 
 def expand_model_function(node: OnnxNode, function: onnx.FunctionProto) -> list[Named]:
-    """Import the body of a function of the model in place of a node that calls it."""
+    """Import a model function's body in place of a node that calls it."""
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     opsets = {_plain(entry.domain): entry.version for entry in function.opset_import}
     return _expand(node, function, {**node.scope.opsets, **opsets}, defaults)

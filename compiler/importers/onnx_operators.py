@@ -157,6 +157,6 @@ HANDLERS: dict[Key, Handler] = {
 
 
 def handler_of(key: Key) -> Handler | None:
-    """Return the importer of (domain, operator): of the table, or by the form of a class."""
+    """Return the importer of (domain, operator): from the table, or by a class's ONNX form."""
     forms = (one for one in ops.OPERATORS.values() if one.onnx and ("", one.onnx.kind) == key)
     return HANDLERS.get(key) or next(map(by_form, forms), None)

@@ -94,7 +94,7 @@ def _shaped(node: OnnxNode, x: str, shape: Sequence[int], name: str) -> str:
 
 
 def _terms(equation: str) -> list[str]:
-    """Return the letters of each operand and, last, of the result of an Einsum's equation."""
+    """Return an Einsum equation's letters: each operand's and, last, the result's."""
     given, arrow, result = equation.replace(" ", "").partition("->")
     if not arrow:
         result = "".join(sorted(letter for letter in set(given) if given.count(letter) == 1))

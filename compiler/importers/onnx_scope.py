@@ -1,4 +1,4 @@
-"""Scopes of names: of the graph, or of the body of a branch, a loop or a function during import.
+"""Name scopes during import: the graph's, or those of branch, loop and function bodies.
 
 A scope has its own names and sees those of the scopes around it. A function sees only its operands.
 """
@@ -21,7 +21,7 @@ Key = tuple[str, str]
 
 
 Named = str | tuple[str, ...]
-"""Meaning of an ONNX name: a value of the graph, or a sequence of values."""
+"""Meaning of an ONNX name: a graph value, or a sequence of values."""
 
 NEWEST_VERSION = (1 << 31) - 1
 """Largest version of an operator set that ONNX's own tables accept."""

@@ -18,7 +18,7 @@ class WindowAttributes:
 
     @property
     def as_image(self) -> "WindowAttributes":
-        """The same window of an image of one row; a window of an image is returned unchanged."""
+        """The same window on a one-row image; an image window is returned unchanged."""
         if len(self.kernel) != 1:
             return self
         pads = (0, self.pads[0], 0, self.pads[1])

@@ -25,7 +25,7 @@ def channels_by_row(places: np.ndarray, rows: int, channels: int) -> np.ndarray 
 
 
 def choose_channels(site: Site, x: str, at: np.ndarray, zero_point: int, suffix: str) -> str:
-    """Emit an image of channels of rows, from the layer of x or from a new one.
+    """Emit an image of row channels, from x's layer or from a new one.
 
     Parameters
     ----------

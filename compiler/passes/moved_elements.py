@@ -1,4 +1,4 @@
-"""The source of each element after any chain of movements, found by moving the numbers of elements.
+"""The source of each element after any chain of movements, found by moving element numbers.
 
 Exporters write one movement in many ways: as slices and a concatenation, a Gather, reshapes around
 a Transpose, or an Expand. All of them move the same elements.

@@ -33,7 +33,7 @@ def _same(inner: GraphPattern, *kinds: type[ops.Operator]) -> GraphPattern:
 
 
 Pool = Callable[[GraphPattern], GraphPattern]
-"""Makes the pattern of a pool of whole images that computes the means of rows."""
+"""Makes the pattern of a whole-image pool that computes row means."""
 
 
 def _without_border(pool: AveragePool, channels_last: bool) -> bool:

@@ -20,10 +20,7 @@ ROWS = 2
 
 @rule(op(ops.Concat, each(value("x")), capture="concat", result=is_int8))
 def recognise_concats(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
-    """Concat(x, ...) -> QConcat(x, ...), channels last; some of the parts may be constant.
-
-    Replace Concat of int8 by QConcat.
-    """
+    """Concat(x, ...) -> QConcat(x, ...), channels last; some of the parts may be constant."""
     kind = site.root.output.type
     if 0 in kind.shape:
         return None

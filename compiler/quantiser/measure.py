@@ -1,4 +1,4 @@
-"""Measurement of the rounding noise per layer, and of the agreement of whole networks."""
+"""Rounding noise per layer, and agreement of whole networks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

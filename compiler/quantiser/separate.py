@@ -14,7 +14,7 @@ from .points import Points
 from .ranges import LEVELS
 
 MIN_STEPS = 8
-"""Minimum number of steps of the common scale that the range of each part must span."""
+"""Minimum range of each part, in steps of the common scale."""
 
 TOLERANT = ("add", "table")
 """Kinds of layers that may read a float Concat; all others need int8 in one scale."""

@@ -13,7 +13,7 @@ from .ranges import Function
 from .states import cells
 
 GRID = 4096
-"""Number of samples of a function over the range of its input."""
+"""Samples of a function over its input range."""
 
 
 def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:

@@ -237,7 +237,7 @@ def _with_layer(
     layout: SegmentLayout,
     fuser: "_Fuser",
 ) -> list[Group | MovementGroup]:
-    """Make the kernels of a given name one group, and new groups of what that leaves of others.
+    """Group the kernels of a given name, and regroup what that leaves of other groups.
 
     The groups stay as they are where that group exists, or where its kernels hand nothing over.
     """

@@ -234,7 +234,7 @@ class _Interpreter:
         return apply(tree.op, [self.value(part, values) for part in tree.arguments])
 
     def of_row(self, tree: Call, values: Values) -> int:
-        """The result of an operation for an element of a row, of which all of it is read."""
+        """The result of a row operation for one element; the whole row is read."""
         read, *others = tree.arguments
         numbers = [each.value for each in others if isinstance(each, Literal)]
         assert isinstance(read, Read)

@@ -167,6 +167,14 @@ def test_a_device_without_time_gives_no_cycles(module, scans):
     assert {layer.cycles for layer in profile.layers} == {None}
 
 
+def test_a_devices_name_is_no_device(module: Module):
+    with pytest.raises(DeviceError) as raised:
+        Session(module, "sim")  # pyright: ignore[reportArgumentType]
+    assert str(raised.value) == (
+        "device: expected an open device, got 'sim'; `tilewright.open_device` opens one by its name"
+    )
+
+
 def test_a_device_of_another_configuration_is_refused(module):
     with open_device("sim", PRESETS["16x16"]) as sim, pytest.raises(DeviceError) as raised:
         Session(module, sim)

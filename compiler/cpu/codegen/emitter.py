@@ -343,7 +343,7 @@ def suffix(kind: LlvmType) -> str:
 
 
 def transposed(builder: LlvmBuilder, rows: Sequence[LlvmValue]) -> list[LlvmValue]:
-    """The columns of a square of rows, whose number is a power of two.
+    """Transpose a square of rows; their number is a power of two.
 
     Each step interleaves the rows of the first half with those of the second.
     """

@@ -23,7 +23,7 @@ Part = Callable[[int, int], Environment]
 """Returns the environment inside a loop, between its first and last iteration of a part."""
 
 LINE_BYTES = 64
-"""Bytes of a line of the cache. The context has lines of its own, as the caller writes its stack
+"""Bytes of a cache line. The context has lines of its own, as the caller writes its stack
 while others read the context."""
 
 

@@ -1,4 +1,4 @@
-"""Products of matrices of bytes on the tiles of a processor (`MatrixUnit`), such as those of AMX.
+"""int8 matrix multiplication on a processor's tile registers (`MatrixUnit`), such as AMX.
 
 Over the whole reduction, the sums stay in the first tiles. In
 each step, rows of `a` are loaded into the tiles after them, and a panel of `b` into the last tiles.

@@ -26,7 +26,7 @@ and in the output, the length of a run, then extents, and the distances of eleme
 the source and in the output."""
 
 MEMCPY, VECTOR, VECTORS, SQUARES = "memcpy", "vector.{}", "vectors.{}", "squares.{}"
-"""Names of functions that copy the innermost extent of a box, for elements or vectors of a size.
+"""Functions that copy a box's innermost extent, by element or vector size.
 
 The length of a run is in bytes, but in elements for squares.
 """

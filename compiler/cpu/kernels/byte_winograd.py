@@ -216,7 +216,7 @@ class ByteWinogradPlanner(TilePlanner):
         return self.placed(s, w, self.padded_out)
 
     def schedule_inputs(self, s: te.Schedule) -> None:
-        """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""
+        """Schedule the input transforms by tile rows: byte vectors, then word vectors."""
         words = 2 * self.target.lanes
         s.nest("padded", "(pn py) pc.i~", pc=2 * words)
         s.nest("lines", "n ty px ci.o i* ci.i~", ci=words)

@@ -86,7 +86,7 @@ class FloatHeadPlanner(Planner):
         return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
 
     def _crowded(self) -> bool:
-        """Whether the rows of a tile of `a` compete for the same set of the cache."""
+        """Whether the rows of an `a` tile compete for one cache set."""
         p = self.product
         apart = p.inner * (p.heads if p.joined[0] else 1) * 4
         return apart % WAY_BYTES == 0 and self.rows > SAFE_ROWS

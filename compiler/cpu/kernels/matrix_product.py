@@ -33,7 +33,7 @@ SAFE_ROWS = 4
 """Number of rows that may share a set: a cache has eight ways or more."""
 
 TILE_ROWS = 2.5
-"""Fixed time of a tile, in units of the time of one row."""
+"""Fixed cost of a tile, in rows."""
 
 MIN_MAGNITUDE = 2.0**-100
 """A row whose magnitudes are all smaller counts as zeros."""

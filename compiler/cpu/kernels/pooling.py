@@ -164,7 +164,7 @@ class PoolingPlaces(PoolingWindow):
         return self.taps * int(np.prod(self.output.shape))
 
     def prepare(self, constants: Constants, target: CpuTarget) -> Constants:
-        """The indices of the first tap of each window in a plane, and of the planes."""
+        """First-tap indices of the windows in a plane, and plane offsets."""
         rows, columns = (
             np.arange(size) * stride - pad
             for size, stride, pad in zip(self.size_out, self.strides, self.pads[:2], strict=True)

@@ -27,7 +27,7 @@ MIN_ROWS_TIME, STEP_TIME = 8, 3
 `STEP_TIME` on top."""
 
 ALONE = 1.1
-"""Factor of time where each panel of weights is loaded for one instruction instead of two."""
+"""Slowdown where each weight panel is loaded for one instruction instead of two."""
 
 SATURATING_TAPS = 2.7
 """Taps of a dot product that saturates, as it is measured against one that takes two."""

@@ -50,7 +50,7 @@ KEPT_BYTES = 3 << 19
 
 
 class TilePlanner(Planner):
-    """A convolution of windows of 3x3 and steps of 1 by square tiles of the output.
+    """A 3x3 convolution with stride 1, by square output tiles.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
 """Number of activation functions in each direction."""
 
 GATE_FUNCTIONS = 2
-"""Number of functions of gates; the third one of an LSTM is of the cell state."""
+"""Number of activations per cell; the third one of an LSTM applies to the cell state."""
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 

@@ -1,4 +1,4 @@
-"""Windows of convolutions and pools over any number of axes: their number, and views of them.
+"""Convolution and pooling windows over any number of axes: how many there are, and views.
 
 Pads list the starts of all axes, then the ends of all axes. Windows slide over the axes from
 `first` on. `first` is 2 if channels come before these axes, and 1 if channels come last.
