@@ -27,7 +27,7 @@ MAX_BOXES = 64
 MAX_NODES = 24
 """Maximum number of nodes of one movement."""
 
-MAX_ELEMENTS = 1 << 21
+MAX_ELEMENTS = 1 << 23
 """Maximum elements of a value inside a movement: the map takes eight bytes for each."""
 
 FILL_BYTES = 1 << 12

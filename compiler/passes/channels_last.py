@@ -2,7 +2,7 @@
 
 Every float32 convolution and pool gets a Transpose before it and one after it. The latter sinks
 below operators that work element by element or along axes, until the next Transpose cancels it.
-A Transpose that remains after an interpolation moves in front of it if the image is smaller there.
+A Transpose that remains after a resize moves in front of it if the image is smaller there.
 Results keep their bits, but reductions may add in another order.
 """
 
@@ -92,29 +92,37 @@ def sink_below_reduce(site: Site, reduce: ops.Reduce, image: str) -> str | None:
     return site.emit(ops.Transpose(tuple(sorted(left).index(axis) for axis in left)), result)
 
 
-@rule(op(Interpolate, IMAGE, ..., capture="interpolate"))
-def sink_below_interpolate(site: Site, interpolate: Interpolate, image: str) -> str | None:
-    """Interpolate(Transpose(x)) -> Transpose(Interpolate(x))."""
-    moved = Interpolate(TO_FIRST[interpolate.axis])
+@rule(op((ops.Gather, Interpolate, ops.CumSum), IMAGE, ..., capture="along"))
+def sink_below_axis(
+    site: Site, along: ops.Gather | Interpolate | ops.CumSum, image: str
+) -> str | None:
+    """f(Transpose(x)) -> Transpose(f(x)) for f along an axis, if it gives an image."""
+    if len(site.shape) != 4:
+        return None
+    moved = replace(along, axis=TO_FIRST[along.axis])
     return site.emit(FIRST, site.emit(moved, image, *site.root.inputs[1:]))
 
 
-INTERPOLATED = op(
-    *(Interpolate, value("image"), value("places"), value("weights")),
-    capture="interpolate",
-    private=True,
-)
-
-
-@rule(op(FIRST, INTERPOLATED))
-def rise_above_interpolate(
-    site: Site, interpolate: Interpolate, image: str, places: str, weights: str
-) -> str | None:
-    """Transpose(Interpolate(x)) -> Interpolate(Transpose(x)), if that moves fewer elements."""
-    if site.elements_of(image) >= math.prod(site.shape):
+@rule(op(ops.Softmax, IMAGE, capture="softmax"))
+def sink_below_softmax(site: Site, softmax: ops.Softmax, image: str) -> str | None:
+    """Softmax(Transpose(x)) -> Transpose(Softmax(x)), if its axes stay side by side."""
+    axes = sorted(TO_FIRST[axis] for axis in range(softmax.axis, softmax.stop))
+    if not axes or axes[-1] - axes[0] >= len(axes):
         return None
-    moved = Interpolate(TO_LAST[interpolate.axis])
-    return site.emit(moved, site.emit(FIRST, image), places, weights)
+    moved = replace(softmax, axis=axes[0], stop=axes[-1] + 1)
+    return site.emit(FIRST, site.emit(moved, image))
+
+
+RESIZED = op((ops.Gather, Interpolate), value("image"), ..., capture="along", private=True)
+
+
+@rule(op(FIRST, RESIZED))
+def rise_above_axis(site: Site, along: ops.Gather | Interpolate, image: str) -> str | None:
+    """Transpose(f(x)) -> f(Transpose(x)) for f along an axis, if that moves fewer elements."""
+    if len(site.shape_of(image)) != 4 or site.elements_of(image) >= math.prod(site.shape):
+        return None
+    moved = replace(along, axis=TO_LAST[along.axis])
+    return site.emit(moved, site.emit(FIRST, image), *site.node("along").inputs[1:])
 
 
 @rule(op(ops.Reshape, IMAGE))
@@ -154,7 +162,8 @@ def rise_above_joined_pixels(site: Site, parts: str) -> str | None:
 
 
 SINKING_IMAGES = (
-    *(*SINKING, sink_below_broadcast, sink_below_reduce, sink_below_interpolate),
+    *(*SINKING, sink_below_broadcast, sink_below_reduce, sink_below_axis),
+    sink_below_softmax,
     *(sink_below_flattened_pixels, sink_below_split_channels, rise_above_joined_pixels),
 )
 """Rules for all Transposes, then those from channels last to channels first alone."""
@@ -166,4 +175,4 @@ def channels_last(graph: Graph) -> Graph:
     if changed is graph:
         return graph
     sunk = rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)
-    return rewrite(sunk, rise_above_interpolate)
+    return rewrite(sunk, rise_above_axis)

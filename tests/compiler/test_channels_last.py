@@ -185,6 +185,40 @@ def test_a_transpose_stays_where_the_image_is_smallest(rows: int, smallest: int)
     assert turned[-1].output.type.shape == (1, 6, smallest, 4)
 
 
+@pytest.mark.parametrize(
+    "along",
+    [*(ops.CumSum(axis, reverse=True) for axis in range(4)), ops.Softmax(1, 2), ops.Softmax(2, 4)],
+    ids=str,
+)
+def test_operators_along_axes_do_not_stop_a_transpose(along: ops.Operator) -> None:
+    network = Network()
+    x = network.emit(along, network.conv(network.image("x", 2, 3, 5, 4)))
+    assert network.changed(network.conv(x))["transpose"] == 2
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+def test_picked_rows_columns_and_channels_do_not_stop_a_transpose(axis: int) -> None:
+    network = Network()
+    x = network.conv(network.image("x", 2, 3, 5, 4))
+    picked = network.builder.constant(np.array([1, 0, 0, 1, -1]))
+    x = network.emit(ops.Gather(axis), x, picked)
+    assert network.changed(network.conv(x))["transpose"] == 2
+
+
+@pytest.mark.parametrize("indices", [(), (2, 3)])
+def test_picked_elements_that_are_no_image_stay(indices: tuple[int, ...]) -> None:
+    network = Network()
+    x = network.conv(network.image("x", 2, 3, 5, 4))
+    picked = network.builder.constant(np.ones(indices, np.int64))
+    assert network.changed(network.emit(ops.Gather(1), x, picked))["transpose"] == 2
+
+
+def test_a_softmax_over_axes_that_part_stays() -> None:
+    network = Network()
+    x = network.emit(ops.Softmax(1, 3), network.conv(network.image("x", 2, 3, 5, 4)))
+    assert network.changed(network.conv(x))["transpose"] == 4
+
+
 def test_pixels_as_the_tokens_of_a_transformer() -> None:
     network = Network()
     x = network.emit(ops.Reshape((2, 6, 20)), network.conv(network.image("x", 2, 3, 4, 5)))

@@ -20,7 +20,7 @@ from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 from .choices import Choices
-from .description import Constants, KernelSchedule, Planner
+from .description import Constants, KernelSchedule, Planner, even_blocks
 from .epilogue import Extent
 from .tiles import Multiplication, panels, pick_panel, pick_rows, pick_steps
 
@@ -45,8 +45,8 @@ CACHED_BYTES = 1 << 21
 """Bytes of weights that L2 may hold."""
 
 KEPT_BYTES = 3 << 19
-"""Bytes of weights up to which they stay in L2 from one row of tiles to the next. It was fitted to
-14 shapes on Sapphire Rapids, with AVX2 and AVX-512."""
+"""Bytes of weights up to which they stay in L2 from one block of tiles to the next. It was fitted
+to 14 shapes on Sapphire Rapids, with AVX2 and AVX-512."""
 
 
 class TilePlanner(Planner):
@@ -97,13 +97,17 @@ class WinogradPlanner(TilePlanner):
         super().__init__(conv, target, TILE, choices)
         way = Multiplication.of("float32", target)
         self.panel = pick_panel(choices, conv.channels_out, target, self.across, way)
-        self.pixels = pick_rows(choices, self.across, self.panel, target, "tiles")
+        most = STACK_BYTES // (16 * 4 * max(conv.channels_in, conv.channels_out))
+        fitting = even_blocks(self.across, max(1, most))
+        self.pixels = pick_rows(choices, fitting, self.panel, target, "tiles")
         """Tiles whose products are in registers at the same time."""
         self.steps = pick_steps(choices, conv.channels_in)
-        fits = 64 * self.across * max(conv.channels_in, conv.channels_out) <= STACK_BYTES
+        fits = most >= self.pixels
         keeps = fits and self._weight_bytes <= KEPT_BYTES
-        self.by_rows = choices.pick("by_rows", int(keeps), (0, 1) if fits else ()) > 0
-        """True if tiles, products and sums are made for one row of tiles after the other."""
+        self.by_blocks = choices.pick("by_blocks", int(keeps), (0, 1) if fits else ()) > 0
+        """True if tiles, products and sums are made for one block of tiles after the other."""
+        self.block = even_blocks(self.across, most // self.pixels * self.pixels) if fits else 0
+        """Tiles of such a block, which lie side by side: as many as fit the stack."""
 
     @property
     def _weight_bytes(self) -> int:
@@ -144,9 +148,9 @@ class WinogradPlanner(TilePlanner):
 
     @override
     def plan(self) -> KernelSchedule:
-        """Tiles, products and sums are made for one row of tiles after the other where those of a
-        row fit the stack and L2 keeps the weights, which every row reads; else each for the whole
-        image, where weights are read once.
+        """Tiles, products and sums are made for one block of tiles after the other where L2 keeps
+        the weights, which every block reads; else each for the whole image, where weights are read
+        once.
         """
         lanes = self.target.lanes
         kernel = te.kernel("convolution", self.declared(), CHANGES)
@@ -154,7 +158,7 @@ class WinogradPlanner(TilePlanner):
         s.nest("padded", "(pn py) pc.i~", pc=lanes)
         for stage in ("tiles", "products"):
             s.cache_write(stage, REGISTER)
-        tiles, panels_of = ("ty", "i j o.o") if self.by_rows else ("(ty)", "(i j o.o)")
+        tiles, panels_of = ("ty", "i j o.o") if self.by_blocks else ("(ty)", "(i j o.o)")
         s.nest("tiles", f"n {tiles} tx c.o i* j* c.i~", c=lanes)
         s.compute_at("tiles.REGISTER", "tiles", "c.o")
         s.nest("tiles.REGISTER", "n ty tx a* b* i* j* c~")
@@ -162,10 +166,12 @@ class WinogradPlanner(TilePlanner):
         s.nest("products", loops, tx=self.pixels, o=(self.panel, lanes))
         s.compute_at("products.REGISTER", "products", "tx.o")
         s.nest("products.REGISTER", f"n ty i j k/{self.steps}* tx* o.o* o.i~", o=lanes)
-        s.nest("out", "n (ty) tx o.o p* q* dy* dx* o.i~", o=lanes)
-        if self.by_rows:
-            s.compute_at("products", "out", "ty")
-            s.compute_at("tiles", "out", "ty")
+        if self.by_blocks:
+            s.nest("out", "n (ty) tx.o tx.i o.o p* q* dy* dx* o.i~", tx=self.block, o=lanes)
+            s.compute_at("products", "out", "tx.o")
+            s.compute_at("tiles", "out", "tx.o")
+        else:
+            s.nest("out", "n (ty) tx o.o p* q* dy* dx* o.i~", o=lanes)
         w = panels(kernel.tensors["w"].shape, self.panel, order=(0, 1, 3, 2))
         return self.placed(s, w, round_up(self.conv.channels_out, lanes))
 

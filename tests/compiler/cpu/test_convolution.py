@@ -147,16 +147,35 @@ def test_fewer_products_are_not_worth_more_weights_from_memory(
 
 @pytest.mark.parametrize("level", ["avx512vnni", "avx2"])
 @pytest.mark.parametrize(
-    ("extent", "channels", "by_rows"), [(28, 128, True), (14, 160, False), (14, 512, False)]
+    ("extent", "channels", "by_blocks"),
+    [(28, 128, True), (128, 128, True), (14, 160, False), (14, 512, False)],
 )
 def test_weights_beyond_the_cache_are_read_once(
-    extent: int, channels: int, by_rows: bool, level: str
+    extent: int, channels: int, by_blocks: bool, level: str
 ) -> None:
     """The rows of a 14x14 image with 512 channels took twice the time of the whole image."""
     layer = Convolution(1, extent, extent, channels, channels, (3, 3), pads=(1, 1, 1, 1))
     planner = layer.planner(generic(level))
     assert isinstance(planner, WinogradPlanner)
-    assert planner.by_rows is by_rows
+    assert planner.by_blocks is by_blocks
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", [75, 131])
+def test_rows_of_tiles_that_do_not_fit_the_stack_are_cut(columns: int, level: str) -> None:
+    """Those of a whole image with 128 channels at 128x128 took 1.5 times as long."""
+    layer = Convolution(1, 3, columns, 128, 32, (3, 3), pads=(1, 1, 1, 1))
+    planner = layer.planner(generic(level))
+    assert isinstance(planner, WinogradPlanner)
+    assert planner.pixels <= planner.block < planner.across
+    arrays = operands_of(layer)
+    by_blocks, whole = (
+        compile_kernel(layer.with_choice((("by_blocks", answer),)), target_at(level))
+        for answer in (1, 0)
+    )
+    got = by_blocks(*arrays.values())
+    np.testing.assert_allclose(got, convolved(layer, arrays), atol=1e-3)
+    np.testing.assert_array_equal(got, whole(*arrays.values()))
 
 
 def test_what_follows_is_done_in_the_kernel() -> None:
