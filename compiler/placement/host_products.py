@@ -18,6 +18,7 @@ CONVOLUTION, DENSE, PRODUCT, RECURRENT, OWN = (
 )  # fmt: skip
 
 IN_FLOAT = "in float"
+DOUBLE = "in double precision"
 DYNAMIC = "scales computed at run time"
 INPUT = "input not quantised"
 WEIGHTS = "weights not in int8"
@@ -32,6 +33,7 @@ PLACED = "placed there"
 ADVICE = {
     IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`; `run` and "
     "`compile` take `--calibrate FILE` too",
+    DOUBLE: "export the model in float32, then quantise it: see `tilewright quantise`",
     DYNAMIC: "the accelerator needs scales that are known before: quantise the float model with "
     "samples (`tilewright quantise`)",
     INPUT: "a product runs in int8 if its operands and its result are quantised, as `tilewright "
@@ -177,6 +179,8 @@ def _reason(graph: Graph, node: Node) -> str:
     operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]
     given = [_quantised_as(graph, name) for name in operands]
     if not any(given):
+        if node.outputs[0].type.dtype == "float64":
+            return DOUBLE
         in_float = float_reader(graph, node, lambda user: joins_layer(graph, user))
         return IN_FLOAT if in_float else INPUT
     wider = [dtype for dtype in given if dtype not in ("", "int8", "uint8")]
@@ -186,17 +190,32 @@ def _reason(graph: Graph, node: Node) -> str:
         return INPUT
     if isinstance(node.attributes, ops.Recurrent):
         return IN_FLOAT
-    return WEIGHTS if len(operands) < len(node.inputs[:2]) else OPERANDS
+    weighted = len(operands) < len(node.inputs[:2])
+    return WEIGHTS if weighted and _has_one_scale(graph, *operands) else OPERANDS
+
+
+def _has_one_scale(graph: Graph, name: str) -> bool:
+    """Whether a dequantised operand has the same scale everywhere."""
+    maker = _dequantised_by(graph, name)
+    operator = maker and maker.attributes
+    return not isinstance(operator, ops.Dequantize) or operator.axis is None
 
 
 def _quantised_as(graph: Graph, name: str) -> str:
     """Return the integer type that an operand was dequantised from; empty for floats."""
-    maker = graph.producer(name)
-    while maker is not None and (is_move(maker) or isinstance(maker.attributes, ops.Pad)):
-        name = maker.inputs[0]
-        maker = graph.producer(name)
-    if maker is None or not isinstance(maker.attributes, ops.Dequantize | ops.GeneralDequantize):
+    maker = _dequantised_by(graph, name)
+    if maker is None:
         return ""
     dtype = graph.types[maker.inputs[0]].dtype
     general = isinstance(maker.attributes, ops.GeneralDequantize)
     return DYNAMIC if general and dtype in ("int8", "uint8") else dtype
+
+
+def _dequantised_by(graph: Graph, name: str) -> Node | None:
+    """Return the dequantisation that an operand comes from, moved perhaps; None for floats."""
+    maker = graph.producer(name)
+    while maker is not None and (is_move(maker) or isinstance(maker.attributes, ops.Pad)):
+        name = maker.inputs[0]
+        maker = graph.producer(name)
+    dequantises = isinstance(maker and maker.attributes, ops.Dequantize | ops.GeneralDequantize)
+    return maker if dequantises else None

@@ -273,8 +273,9 @@ def exactness(report: Mapping[str, Any], explained: int) -> Record:
     """
     totals, comparison = report["totals"], report["comparison"]
     unexplained = totals["all_macs"] - totals["macs"] - explained
-    failed = {"failed": "run", "reason": f"{unexplained:,} multiplications on the host without a reason"}
-    return (failed if unexplained else {}) | {
+    reason = f"{unexplained:,} multiplications on the host without a reason"
+    failed = {"failed": "run", "reason": reason} if unexplained else {}
+    return failed | {
         "share": totals["macs"] / max(totals["all_macs"], 1),
         "macs": totals["all_macs"],
         "utilisation": totals["utilisation"],

@@ -80,7 +80,7 @@ class OnnxReference(Operator):
 
     def _check_places(self, cache: np.ndarray, update: np.ndarray, places: np.ndarray) -> None:
         """Refuse places from which an update leaves a cache that is not circular."""
-        attributes = dict(self.attributes)
+        attributes: dict[str, Any] = dict(self.attributes)
         axis, limit = attributes["axis"], cache.shape[attributes["axis"]]
         last = limit - update.shape[axis]
         wrong = places[(places < 0) | (places > last)]
