@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.host import Evaluate, HostStep
-from ..compiler.host.order import order_events
+from ..compiler.graph.macs import all_macs_of
+from ..compiler.host import HostStep
 from ..compiler.module import Module, Segment
 from ..html_tables import html_table
 from ..isa.configuration import Configuration
@@ -39,7 +39,7 @@ class LayerProfile:
     target : str
         `accelerator`, `gpu`, `host` for kernels of the CPU target, or `numpy`, on the host too.
     macs : int
-        Multiplications, as the model defines them.
+        Multiplications, as `compiler.graph.macs` defines them.
     instructions : int
         Number of instructions in the accelerator's program.
     read_bytes, written_bytes : int
@@ -205,15 +205,14 @@ def profile_of(
     """
     rows: list[LayerProfile] = []
     kernels = {kernel.output: kernel for kernel in host.kernels}
-    evaluated = _numpy_macs(module, host)
     inside = {n.outputs[0].name for k in host.kernels for n in k.nodes} - set(kernels)
     for step in module.steps:
         if isinstance(step, int):
             rows += _segment_rows(module.segments[step], results[step], module.configuration, names)
         elif step not in inside:
-            seconds, macs = host.seconds.get(step), evaluated.get(step, 0)
             target = host.targets.get(step, HOST if step in kernels else NUMPY)
-            rows.append(_host_row(step, module, kernels.get(step), target, names, seconds, macs))
+            seconds = host.seconds.get(step)
+            rows.append(_host_row(step, module, kernels.get(step), target, names, seconds))
     times = [result.cycles for result in results]
     cycles = None if not times or None in times else sum(time for time in times if time is not None)
     counters: dict[str, int] = {}
@@ -233,17 +232,6 @@ def _accelerator_macs(rows: Sequence[LayerProfile]) -> int:
     return sum(row.macs for row in rows if row.target == ACCELERATOR)
 
 
-def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
-    """Return the multiplications of each step in NumPy, by its first output."""
-    events = order_events(
-        module.graph,
-        [step for step in module.steps if isinstance(step, str)],
-        (),
-        host.kernels,
-    )
-    return {e.node.outputs[0].name: e.macs for e in events if isinstance(e, Evaluate)}
-
-
 def _host_row(
     step: str,
     module: Module,
@@ -251,7 +239,6 @@ def _host_row(
     target: str,
     names: Mapping[str, str],
     seconds: float | None,
-    numpy_macs: int,
 ) -> LayerProfile:
     if kernel is None:
         node = module.graph.producer(step)
@@ -264,7 +251,7 @@ def _host_row(
         names[step],
         "+".join(node.op for node in nodes),
         target,
-        numpy_macs if kernel is None else kernel.macs,
+        all_macs_of(module.graph, nodes),
         microseconds=None if seconds is None else seconds * 1e6,
     )
 

@@ -24,7 +24,6 @@ class RemoteKernel:
     """Nodes that a kernel of another machine computed; see `compiler.host.HostStep`."""
 
     nodes: tuple[Node, ...]
-    macs: int
     exact: bool
     reads: tuple[str, ...] = ()
 
@@ -92,8 +91,7 @@ class RemoteHost(RemoteDevice, NetworkDevice):
                           if (node := graph.producer(name)) is not None)  # fmt: skip
             if not nodes or nodes[-1].outputs[0].name != kernel.take("output", str):
                 raise WireError("a kernel of nodes that the network lacks")
-            macs, exact = kernel.take("macs", int), kernel.take("exact", bool)
-            kernels.append(RemoteKernel(nodes, macs, exact))
+            kernels.append(RemoteKernel(nodes, kernel.take("exact", bool)))
         steps = Message("seconds", answer.take("seconds", dict))
         seconds = {name: steps.take(name, float) for name in steps.fields}
         self.times.run_s += answer.take("run_s", float)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ..errors import DeviceError
 from ..file_access import parse_json
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 """Version of these messages; every incompatible change increments it."""
 
 MAX_HEADER_BYTES = 1 << 20

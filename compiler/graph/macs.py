@@ -1,6 +1,10 @@
-"""Number of multiplications of a layer, by the model's definition."""
+"""Number of multiplications of a layer, by the model's definition.
+
+All reports and shares count these, whatever a kernel multiplies on either side.
+"""
 
 import math
+from collections.abc import Iterable
 
 from . import operators as ops
 from .ir import Graph, Node
@@ -11,9 +15,12 @@ def macs_of(graph: Graph, node: Node) -> int:
     """Multiplications by weights, or of two activations, per run; 0 for other nodes.
 
     Depthwise and grouped convolutions count only the products within groups. The spare products of
-    a QConv do not count.
+    a QConv do not count, and neither do means, norms and elementwise products. A kernel that the
+    user declared counts its sums of products.
     """
     operator = node.attributes
+    if isinstance(operator, ops.OwnKernel | ops.QKernel):
+        return operator.declared.macs
     if len(node.inputs) < 2:
         return 0
     x, weights = (graph.types[name].shape for name in node.inputs[:2])
@@ -39,10 +46,9 @@ def macs_of(graph: Graph, node: Node) -> int:
     return node.output.type.elements // size * math.prod(taps)
 
 
-def spare_macs_of(node: Node) -> int:
-    """Return the multiplications of a node that are not the model's; see QConv."""
-    operator = node.attributes
-    return node.output.type.elements * operator.spare if isinstance(operator, ops.QConv) else 0
+def all_macs_of(graph: Graph, nodes: Iterable[Node]) -> int:
+    """Multiplications of several nodes; see `macs_of`."""
+    return sum(macs_of(graph, node) for node in nodes)
 
 
 def keeps_channels_apart(node: Node) -> bool:

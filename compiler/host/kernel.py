@@ -9,7 +9,6 @@ import numpy as np
 from typing_extensions import override
 
 from ..graph import Graph, Node, TensorType
-from ..graph.macs import spare_macs_of
 from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
 from ..rewriting.rules import Matched, of_node
@@ -47,11 +46,6 @@ class HostStep(ABC):
         """The value that names the step."""
         return self.nodes[-1].outputs[0].name
 
-    @property
-    def macs(self) -> int:
-        """Multiplications of the model."""
-        return 0
-
     def descriptions(self) -> "tuple[Description, ...]":
         """Return the descriptions of its kernels."""
         return ()
@@ -85,11 +79,6 @@ class HostKernel(HostStep):
     @override
     def reads(self) -> tuple[str, ...]:
         return tuple(self.inputs.values())
-
-    @property
-    @override
-    def macs(self) -> int:
-        return self.description.macs - sum(map(spare_macs_of, self.nodes))
 
     @override
     def descriptions(self) -> "tuple[Description, ...]":

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..graph import Graph, Node, Value
-from ..graph.macs import macs_of
 from ..graph.operators import Reshape
 from ..module import Binding
 from ..reach import reach
@@ -40,16 +39,9 @@ class RunKernel:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Compute a node by its definition, in NumPy.
-
-    Parameters
-    ----------
-    macs : int
-        Number of its multiplications.
-    """
+    """Compute a node by its definition, in NumPy."""
 
     node: Node
-    macs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +162,7 @@ def _atoms(
             node = graph.producer(step)
             assert node is not None
             is_view = isinstance(node.attributes, Reshape)
-            atoms.append(Alias(node) if is_view else Evaluate(node, macs_of(graph, node)))
+            atoms.append(Alias(node) if is_view else Evaluate(node))
     return atoms
 
 

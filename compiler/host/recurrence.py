@@ -120,14 +120,6 @@ class Recurrence(HostStep):
         return (self.x, *self.states, *(self.live.operands.values() if self.live else ()))
 
     @property
-    @override
-    def macs(self) -> int:
-        return sum(
-            d.inputs.kernel.macs + self.steps * sum(call.kernel.macs for call in d.cell)
-            for d in self.directions
-        )
-
-    @property
     def samples(self) -> int:
         """Number of samples computed together."""
         return self.node.outputs[0].type.shape[2]

@@ -26,12 +26,14 @@ from ..rewriting import (
 from ..rewriting.patterns import NOTHING
 from .arrange_layout import inverse
 from .normalisations import ROWS, channels_first, normalisations, square
-from .patterns import is_float32
+from .patterns import is_float32, reshaped
 
 ADD, MULTIPLY, DIVIDE = map(ops.Binary, ("Add", "Mul", "Div"))
 
 MAX_FLOOR = 1e-6
 """Largest epsilon, added to a norm or bounding it from below, that may move under the root."""
+
+IMAGE = 4
 
 TINY, LARGEST = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -60,6 +62,29 @@ def name_mean(
     return site.emit(
         ops.Reduce("ReduceMean", total.axes, keep=True), site.emit(MULTIPLY, x, x) if squares else x
     )
+
+
+def _is_mean(reduce: ops.Reduce) -> bool:
+    return reduce.kind == "ReduceMean"
+
+
+@rule(
+    op(
+        ops.Reduce,
+        op(ops.Reduce, _X, capture="inner", where=_is_mean),
+        capture="outer",
+        where=_is_mean,
+    )
+)
+def join_means(site: Site, x: str, inner: ops.Reduce, outer: ops.Reduce) -> str | None:
+    """ReduceMean(ReduceMean(x)) over the rows and columns of an image -> AveragePool(x)."""
+    shape = site.shape_of(x)
+    left = [axis for axis in range(len(shape)) if inner.keep or axis not in inner.axes]
+    axes = {*inner.axes, *(left[axis] for axis in outer.axes)}
+    if len(shape) != IMAGE or axes != {2, 3}:
+        return None
+    pool = ops.AveragePool(shape[2:], shape[2:], (0, 0, 0, 0))
+    return reshaped(site, site.emit(pool, x), site.shape)
 
 
 # Norms of vectors --------------------------------------------------------------------------------
@@ -210,5 +235,5 @@ def _column(data: np.ndarray, shape: tuple[int, ...], axis: int) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(whole.reshape(-1), shape[axis : axis + 1]))
 
 
-SUMS = name_mean, name_vector_norm
+SUMS = name_mean, join_means, name_vector_norm
 """Rules that also suit graphs that stay in float, since they change no layout."""

@@ -114,6 +114,20 @@ def hoist_limit(
     return site.emit(target, site.emit(ops.Unary("Clip", limits), x))
 
 
+_SPREAD = either(
+    op(ops.Expand, value("small"), ...),
+    op(ops.Dequantize, op(ops.Expand, value("small"), ...), capture="scaling", where=is_per_tensor),
+)
+
+
+@rule(op(ops.Binary("Mul"), value("x"), _SPREAD, commutative=True))
+def drop_spread(site: Site, x: str, small: str, scaling: ops.Dequantize | None) -> str | None:
+    """x * Expand(small) -> x * small, as of gates that PyTorch's `expand_as` repeats."""
+    if np.broadcast_shapes(site.shape_of(x), site.shape_of(small)) != site.shape:
+        return None
+    return site.emit(ops.Binary("Mul"), x, site.emit(scaling, small) if scaling else small)
+
+
 @rule(op(ops.Quantize, dequantised("x"), capture="target"))
 def drop_pair(site: Site, target: ops.Quantize, x_scale: ops.Dequantize, x: str) -> str | None:
     """Quantize(Dequantize(x)) in the same scale -> x."""
@@ -134,5 +148,6 @@ def hoist_above_concat(site: Site, target: ops.Operator, concat: ops.Concat) -> 
 def sink_dequantize(graph: Graph) -> Graph:
     """Swap Dequantize with moves below it, and Quantize with moves above it."""
     return rewrite(
-        *(graph, drop_idle, sink, sink_below_pad, hoist, hoist_limit, drop_pair, hoist_above_concat)
+        *(graph, drop_idle, sink, sink_below_pad, hoist, hoist_limit, drop_pair),
+        *(hoist_above_concat, hoist_function_above_concat, drop_spread),
     )

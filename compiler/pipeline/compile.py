@@ -201,7 +201,7 @@ class _Compiler:
         placement = placement_report(
             graph, layers, request.placement, placed.decision, request.costs
         )
-        products = host_products(graph)
+        products = host_products(graph, placed.decision)
         report = {
             **module.report,
             "host": {**report_of_host(host), "recorded": dict(choices)},

@@ -9,6 +9,7 @@ from ...isa.checker import check
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction
 from ..accelerator.lower_schedules import Emitted
+from ..graph.macs import all_macs_of
 from ..module import Layer, Segment
 from ..scheduling.given_schedules import joined
 from ..scheduling.issue_order import Issued, Measure, issue, reorder_loads
@@ -40,7 +41,7 @@ def link(
             name=layer.group.name,
             op=layer.group.op,
             output=layer.group.output,
-            macs=sum(kernel.macs for kernel, _ in layer.group.work),
+            macs=all_macs_of(lowered.scheduled.grouped.layout.graph, layer.group.nodes),
             schedule=joined(layer.schedules),
             runs=tuple(runs.get(number, ())),
         )

@@ -1,8 +1,4 @@
-"""Products that the host multiplies because they have no form in int8: their number, and why.
-
-Layers that have such a form and still run on the host are not told of here: they do not fit, or
-were placed there.
-"""
+"""Products that the host multiplies: their number, their multiplications, and why."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,16 +6,19 @@ from typing import Any
 
 from ..graph import Graph, Node, QMatMul, accelerated_nodes
 from ..graph import operators as ops
-from ..graph.macs import macs_of
+from ..graph.macs import all_macs_of, macs_of
 from ..graph.operators.integer import Accelerated
 from ..passes.expand_recurrent_layers import MAX_STEPS
+from ..passes.recognise_own_kernels import has_integer_form
+from .decide import Decision
 from .float_reasons import float_reader, is_move, joins_layer
 
-CONVOLUTION, DENSE, PRODUCT, RECURRENT = (
-    "convolution", "dense layer", "matrix product", "recurrent layer",
+CONVOLUTION, DENSE, PRODUCT, RECURRENT, OWN = (
+    "convolution", "dense layer", "matrix product", "recurrent layer", "own kernel",
 )  # fmt: skip
 
 IN_FLOAT = "in float"
+DOUBLE = "in double precision"
 DYNAMIC = "scales computed at run time"
 INPUT = "input not quantised"
 WEIGHTS = "weights not in int8"
@@ -27,10 +26,14 @@ OPERANDS = "scales along another axis, or sums beyond int32"
 WIDER = "quantised to "
 CONSTANTS = "no operand that changes"
 LONG = f"more than {MAX_STEPS} steps"
+NO_FORM = "without a form in int8"
+UNFIT = "does not fit the accelerator"
+PLACED = "placed there"
 
 ADVICE = {
     IN_FLOAT: "a float model is to be quantised first: see `tilewright quantise`; `run` and "
     "`compile` take `--calibrate FILE` too",
+    DOUBLE: "export the model in float32, then quantise it: see `tilewright quantise`",
     DYNAMIC: "the accelerator needs scales that are known before: quantise the float model with "
     "samples (`tilewright quantise`)",
     INPUT: "a product runs in int8 if its operands and its result are quantised, as `tilewright "
@@ -49,32 +52,44 @@ ADVICE = {
 Row = dict[str, Any]
 
 
-def host_products(graph: Graph) -> list[Row]:
+def host_products(graph: Graph, decision: Decision | None = None) -> list[Row]:
     """Return the kinds of products of which the host runs some, as JSON values.
 
-    Each row has `kind`, `host` and `all`, their numbers, `reasons`: reason -> number, and a
-    `sentence` that says so.
+    Each row has `kind`, `host` and `all`, their numbers, `macs`, the host's multiplications,
+    `reasons`: reason -> number, and a `sentence` that says so. The multiplications of all rows and
+    the accelerator's are those of the graph.
+
+    Parameters
+    ----------
+    decision : Decision or None
+        The placement; without it, the accelerator runs all that have a form in int8.
     """
     everything: Counter[str] = Counter()
-    found: dict[str, Counter[str]] = {}
+    found: dict[str, list[tuple[Node, str]]] = {}
     able = {node.output.name for node in accelerated_nodes(graph)}
     for node in graph.nodes:
         if not macs_of(graph, node):
             continue
-        kind = _kind(graph, node)
+        kind, name = _kind(graph, node), node.outputs[0].name
         everything[kind] += 1
-        if node.outputs[0].name not in able:
-            found.setdefault(kind, Counter())[_reason(graph, node)] += 1
-    rows = [
-        {
-            "kind": kind,
-            "host": reasons.total(),
-            "all": everything[kind],
-            "reasons": dict(reasons.most_common()),
-            "sentence": _sentence(kind, everything[kind], reasons),
-        }
-        for kind, reasons in found.items()
-    ]
+        if name not in able:
+            found.setdefault(kind, []).append((node, _reason(graph, node)))
+        elif decision is not None and name not in decision.accelerated:
+            unfit = isinstance(decision.cycles.get(name), str)
+            found.setdefault(kind, []).append((node, UNFIT if unfit else PLACED))
+    rows = []
+    for kind, hosted in found.items():
+        reasons = Counter(reason for _, reason in hosted)
+        rows.append(
+            {
+                "kind": kind,
+                "host": len(hosted),
+                "all": everything[kind],
+                "macs": all_macs_of(graph, [node for node, _ in hosted]),
+                "reasons": dict(reasons.most_common()),
+                "sentence": _sentence(kind, everything[kind], reasons),
+            }
+        )
     all_in_float = all([*row["reasons"]] == [IN_FLOAT] for row in rows)
     idle = sum(everything.values()) == sum(row["host"] for row in rows)
     advice = ""
@@ -137,6 +152,8 @@ def _has_weights(graph: Graph, node: Node) -> bool:
 
 def _kind(graph: Graph, node: Node) -> str:
     operator = node.attributes
+    if isinstance(operator, ops.OwnKernel | ops.QKernel):
+        return OWN
     if isinstance(operator, ops.Recurrent):
         return RECURRENT
     if isinstance(operator, ops.Conv | ops.ConvTranspose):
@@ -154,12 +171,16 @@ def _reason(graph: Graph, node: Node) -> str:
         return CONSTANTS
     if isinstance(node.attributes, ops.IntegerMatMul):
         return DYNAMIC
+    if isinstance(node.attributes, ops.OwnKernel) and not has_integer_form(node.attributes):
+        return NO_FORM
     steps = node.outputs[0].type.shape[0] if isinstance(node.attributes, ops.Recurrent) else 0
     if steps > MAX_STEPS and accelerated_nodes(graph):
         return LONG
     operands = [name for name in node.inputs[:2] if not graph.is_constant(name)]
     given = [_quantised_as(graph, name) for name in operands]
     if not any(given):
+        if node.outputs[0].type.dtype == "float64":
+            return DOUBLE
         in_float = float_reader(graph, node, lambda user: joins_layer(graph, user))
         return IN_FLOAT if in_float else INPUT
     wider = [dtype for dtype in given if dtype not in ("", "int8", "uint8")]
@@ -169,17 +190,32 @@ def _reason(graph: Graph, node: Node) -> str:
         return INPUT
     if isinstance(node.attributes, ops.Recurrent):
         return IN_FLOAT
-    return WEIGHTS if len(operands) < len(node.inputs[:2]) else OPERANDS
+    weighted = len(operands) < len(node.inputs[:2])
+    return WEIGHTS if weighted and _has_one_scale(graph, *operands) else OPERANDS
+
+
+def _has_one_scale(graph: Graph, name: str) -> bool:
+    """Whether a dequantised operand has the same scale everywhere."""
+    maker = _dequantised_by(graph, name)
+    operator = maker and maker.attributes
+    return not isinstance(operator, ops.Dequantize) or operator.axis is None
 
 
 def _quantised_as(graph: Graph, name: str) -> str:
     """Return the integer type that an operand was dequantised from; empty for floats."""
-    maker = graph.producer(name)
-    while maker is not None and (is_move(maker) or isinstance(maker.attributes, ops.Pad)):
-        name = maker.inputs[0]
-        maker = graph.producer(name)
-    if maker is None or not isinstance(maker.attributes, ops.Dequantize | ops.GeneralDequantize):
+    maker = _dequantised_by(graph, name)
+    if maker is None:
         return ""
     dtype = graph.types[maker.inputs[0]].dtype
     general = isinstance(maker.attributes, ops.GeneralDequantize)
     return DYNAMIC if general and dtype in ("int8", "uint8") else dtype
+
+
+def _dequantised_by(graph: Graph, name: str) -> Node | None:
+    """Return the dequantisation that an operand comes from, moved perhaps; None for floats."""
+    maker = graph.producer(name)
+    while maker is not None and (is_move(maker) or isinstance(maker.attributes, ops.Pad)):
+        name = maker.inputs[0]
+        maker = graph.producer(name)
+    dequantises = isinstance(maker and maker.attributes, ops.Dequantize | ops.GeneralDequantize)
+    return maker if dequantises else None

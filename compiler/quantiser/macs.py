@@ -1,8 +1,7 @@
 """Share of a network's multiplications that the accelerator computes."""
 
-from ..graph import Graph
-from ..graph import operators as ops
-from ..graph.macs import macs_of
+from ..graph import Graph, accelerated_nodes
+from ..graph.macs import all_macs_of
 
 
 def macs(graph: Graph) -> tuple[int, int]:
@@ -13,12 +12,7 @@ def macs(graph: Graph) -> tuple[int, int]:
     graph : Graph
         The network at any stage.
     """
-    accelerated = total = 0
-    for node in graph.nodes:
-        count = macs_of(graph, node)
-        total += count
-        accelerated += count if isinstance(node.attributes, (ops.QConv, ops.QMatMul)) else 0
-    return accelerated, total
+    return all_macs_of(graph, accelerated_nodes(graph)), all_macs_of(graph, graph.nodes)
 
 
 def accelerated_share(integer: Graph) -> float:

@@ -179,7 +179,6 @@ class JobWorker:
             {
                 "output": kernel.output,
                 "nodes": [node.outputs[0].name for node in kernel.nodes],
-                "macs": kernel.macs,
                 "exact": kernel.exact,
             }
             for kernel in run.host.kernels

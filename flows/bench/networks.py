@@ -203,11 +203,13 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
             record |= quality(step("quantise", model, *asked, "-o", quantised))
         module = folder / "module.tw"
         compiled = step("compile", quantised, *states, "--keep-all", "-o", module)
-        host = [row["sentence"] for row in compiled["host_products"]]
-        record |= {"cycles": compiled["cycles"], "bound": compiled["bound"], "host": host}
+        products = compiled["host_products"]
+        record |= {"cycles": compiled["cycles"], "bound": compiled["bound"]}
+        record["host"] = [row["sentence"] for row in products]
+        explained = sum(row["macs"] for row in products)
         given = ("--input", samples) if samples.is_file() else ()
         asked = ("--samples", SAMPLES, "--compare", *states)
-        record |= exactness(step("run", module, *given, *asked))
+        record |= exactness(step("run", module, *given, *asked), explained)
     with suppress(StepFailed):
         models = dict.fromkeys(each for each in (model, quantised) if each.is_file())
         rows = step("cpu", *models, "--threads", 1, "--turns", TURNS, "--steps", 0)
@@ -260,10 +262,20 @@ def quality(report: Mapping[str, Any]) -> Record:
     }
 
 
-def exactness(report: Mapping[str, Any]) -> Record:
-    """Return what a run on `sim` says about a network."""
+def exactness(report: Mapping[str, Any], explained: int) -> Record:
+    """Return what a run on `sim` says about a network.
+
+    Parameters
+    ----------
+    explained : int
+        Multiplications on the host for which `compile` gives the reason. A run with others has
+        failed.
+    """
     totals, comparison = report["totals"], report["comparison"]
-    return {
+    unexplained = totals["all_macs"] - totals["macs"] - explained
+    reason = f"{unexplained:,} multiplications on the host without a reason"
+    failed = {"failed": "run", "reason": reason} if unexplained else {}
+    return failed | {
         "share": totals["macs"] / max(totals["all_macs"], 1),
         "macs": totals["all_macs"],
         "utilisation": totals["utilisation"],

@@ -9,10 +9,22 @@ import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
+from tilewright.compiler.graph.macs import all_macs_of
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.placement.host_products import ADVICE, IN_FLOAT, INPUT, OPERANDS, WEIGHTS
+from tilewright.compiler.placement import HOST, Placement
+from tilewright.compiler.placement.host_products import (
+    ADVICE,
+    DOUBLE,
+    IN_FLOAT,
+    INPUT,
+    OPERANDS,
+    PLACED,
+    UNFIT,
+    WEIGHTS,
+)
 from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import Session, open_device
 
 from .onnx_models import node
 from .test_constant_operands import Model
@@ -32,6 +44,21 @@ def conv(built: Model, x: str, *, quantised: bool = True) -> str:
 def wide(built: Model, x: str) -> str:
     held = [built.hold(np.float32(1e-3), "s"), built.hold(np.int16(0), "z")]
     return built.node("DequantizeLinear", [built.node("QuantizeLinear", [x, *held]), *held])
+
+
+def by_channel(built: Model, x: str) -> str:
+    held = [
+        built.hold(np.array([0.05, 0.04, 0.03, 0.02], np.float32), "s"),
+        built.hold(np.zeros(4, np.int8), "z"),
+    ]
+    q = built.node("QuantizeLinear", [x, *held], axis=1)
+    return built.node("DequantizeLinear", [q, *held], axis=1)
+
+
+def doubles(built: Model) -> str:
+    wider = built.node("Cast", ["x"], to=onnx.TensorProto.DOUBLE)
+    product = built.node("MatMul", [wider, built.hold(np.ones((6, 6)), "w")])
+    return built.node("Cast", [product], to=onnx.TensorProto.FLOAT)
 
 
 def held(built: Model, *shape: int) -> str:
@@ -84,6 +111,37 @@ def test_products_in_float_are_counted_with_the_reason():
     assert found["idle"] == ""
 
 
+PLACEMENTS = {
+    "quantised alone": {},
+    "placed": {"placement": Placement(forced=(("Conv7.0", HOST),))},
+    "host": {"placement": Placement(HOST)},
+    "too large": {"configuration": PRESETS["8x8"].replace(tile_loops=1)},
+}
+
+
+@pytest.mark.parametrize("case", PLACEMENTS)
+def test_each_multiplication_is_accelerated_or_explained(case):
+    """The profile of a run counts by layer, wherever it ran; the report counts by reason."""
+    built = Model()
+    first = built.quantised(conv(built, built.quantised("x")))
+    second = conv(built, built.node("Sin", [built.quantised(conv(built, first))]), quantised=False)
+    mean = built.node("ReduceMean", [second, built.hold(np.array([1]), "axes")])
+    variance = built.node("Mul", [mean, mean])
+    spread = built.node("ReduceSumSquare", [second, built.hold(np.array([1]), "axes")])
+    graph = import_model(built.made([variance, spread], x=IMAGE).SerializeToString())
+    asked = {"configuration": PRESETS["8x8"], **PLACEMENTS[case]}
+    module = compile_module(graph, **asked)
+    rows = module.report["host_products"]
+    x = built.numbers.normal(size=IMAGE).astype(np.float32)
+    for least_work in (0, None):
+        with open_device("sim", asked["configuration"]) as device:
+            profile = Session(module, device, least_work=least_work).run({"x": x}).profile
+        assert profile.all_macs == all_macs_of(graph, graph.nodes) == 3 * 36 * 4 * 36
+        assert profile.all_macs - profile.macs == sum(row["macs"] for row in rows)
+    expected = {"placed": {PLACED: 1}, "host": {PLACED: 2}, "too large": {UNFIT: 2}}
+    assert rows[0]["reasons"] == {IN_FLOAT: 1, **expected.get(case, {})}
+
+
 CASES = {
     "floats": (
         lambda built: conv(built, "x", quantised=False),
@@ -102,6 +160,14 @@ CASES = {
     "a product that int32 does not hold": (
         lambda built: long(built),
         f"1 of 1 matrix product runs on the host: {OPERANDS}; {ADVICE[OPERANDS]}",
+    ),
+    "activations with a scale for each channel": (
+        lambda built: conv(built, by_channel(built, "x")),
+        f"1 of 1 convolution runs on the host: {OPERANDS}; {ADVICE[OPERANDS]}",
+    ),
+    "double precision": (
+        lambda built: doubles(built),
+        f"1 of 1 dense layer runs on the host: in double precision; {ADVICE[DOUBLE]}",
     ),
     "weights alone": (
         lambda built: conv(built, "x"),
@@ -152,6 +218,7 @@ FLOATS = {
     "weights on the left": lambda built: built.node("MatMul", [held(built, 5, 6), "x"]),
     "activations": lambda built: built.node("MatMul", ["x", built.node("Sin", ["x"])]),
     "quantised network": lambda built: floats(built, built.node("Sin", [built.quantised("x")])),
+    "double precision": lambda built: doubles(built),
 }  # fmt: skip
 
 
@@ -188,10 +255,7 @@ def test_what_cannot_be_quantised_runs_as_it_is(tmp_path, capsys):
     said = capsys.readouterr().err
     assert said.endswith("weights to quantise, got none; run it as it is, without calibration\n")
     built = Model()
-    wider = built.node("Cast", ["x"], to=onnx.TensorProto.DOUBLE)
-    weights = built.hold(np.ones((6, 6)), "w")
-    product = built.node("MatMul", [wider, weights])
-    assert quantise(tmp_path, built, built.node("Cast", [product], to=1)) == 1
+    assert quantise(tmp_path, built, doubles(built)) == 1
     said = capsys.readouterr().err
     assert said.endswith("to quantise, got none in float32; export it in float32\n")
     built = Model()

@@ -11,6 +11,7 @@ from tilewright.compiler.graph import (
     Builder,
     Graph,
     Output,
+    QAvgPool,
     QMul,
     Quantisation,
     TensorType,
@@ -124,6 +125,31 @@ def test_quantised_products_are_recognised(shape, factors):
     made = build.quantised(build.node("Mul", [gate, x]), 0.0837)
     graph = agree(build.made([made], x=shape, gate=factors))
     assert [node.op for node in graph.nodes].count("qmul") == 1
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["expand", "expand, quantised"])
+def test_a_gate_that_is_expanded_is_read_as_it_is(between):
+    """As PyTorch's `expand_as` leaves it."""
+    build = Model()
+    x, gate = (build.quantised(name, zero=zero) for name, zero in (("x", -3), ("gate", -128)))
+    gate = build.node("Expand", [gate, build.hold(np.array((1, 24, 5, 6)), "shape")])
+    gate = build.quantised(gate, zero=-128) if between else gate
+    made = build.quantised(build.node("Mul", [gate, x]), 0.0837)
+    graph = agree(build.made([made], x=(1, 24, 5, 6), gate=(1, 24, 1, 1)))
+    assert [node.op for node in graph.nodes].count("qmul") == 1
+    assert "expand" not in {node.op for node in graph.nodes}
+
+
+@pytest.mark.parametrize("keep", [1, 0])
+def test_a_mean_of_means_is_a_pool(keep):
+    """Over columns, then rows, as some exporters write the mean of an image."""
+    build = Model()
+    held = [build.hold(np.array([axis]), "axis") for axis in (-1, 2)]
+    inner = build.node("ReduceMean", [build.quantised("x"), held[0]], keepdims=keep)
+    made = build.quantised(build.node("ReduceMean", [inner, held[1]], keepdims=keep), 0.01)
+    graph = agree(build.made([made], x=(1, 24, 5, 6)), 1)
+    assert any(isinstance(node.attributes, QAvgPool) for node in graph.nodes)
+    assert "reduce" not in {node.op for node in graph.nodes}
 
 
 def test_fitted_scale_equals_float32():

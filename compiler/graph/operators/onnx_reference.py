@@ -63,6 +63,8 @@ class OnnxReference(Operator):
         CompileError
             If the reference implementation fails.
         """
+        if self.kind == "TensorScatter" and len(arrays) > len(("cache", "update")):
+            self._check_places(*arrays)
         types = tuple((str(array.dtype), array.shape) for array in arrays)
         names = [f"x{i}" for i, given in enumerate(self.present) if given]
         try:
@@ -75,6 +77,19 @@ class OnnxReference(Operator):
                 f"`{detail[:200]}`; correct the operands"
             ) from error
         return tuple(np.asarray(result) for result in results)
+
+    def _check_places(self, cache: np.ndarray, update: np.ndarray, places: np.ndarray) -> None:
+        """Refuse places from which an update leaves a cache that is not circular."""
+        attributes: dict[str, Any] = dict(self.attributes)
+        axis, limit = attributes["axis"], cache.shape[attributes["axis"]]
+        last = limit - update.shape[axis]
+        wrong = places[(places < 0) | (places > last)]
+        if wrong.size and attributes["mode"] == "linear":
+            raise CompileError(
+                f"`{self.kind}`: expected `write_indices` from 0 to {last} for "
+                f"{update.shape[axis]} of {limit} places of the cache along axis {axis}, "
+                f"got {wrong[0]}; correct the indices of this input"
+            )
 
     def node(self) -> Any:
         """Return the `onnx.NodeProto`; operands are named `x0`, `x1`, results `y0`, `y1`."""

@@ -20,7 +20,6 @@ from ....runtime.device import Device
 from ....runtime.devices import open_device
 from ....runtime.manifest import describe_segment, read_segment
 from ....runtime.session import Session
-from ...reports.placement_table import unfit_rows
 from ..programs.random_configurations import verification_configurations
 from .graph_specs import Sketch
 
@@ -156,9 +155,10 @@ class FuzzRunner:
             outcome = self.compare(module, seed, device)
         except Exception as problem:
             return FuzzOutcome("failed", f"running raises {type(problem).__name__}: {problem}")
-        products, reasons = products_of(module)
-        if outcome.kind == "equal" and (lost := reasons.pop(UNEXPLAINED, 0)):
-            return FuzzOutcome("failed", f"{lost} products run on the host without a reason")
+        products = sum(macs_of(module.graph, node) > 0 for node in module.graph.nodes)
+        reasons: Counter[str] = Counter()
+        for row in module.report["host_products"]:
+            reasons.update(row["reasons"])
         return replace(outcome, products=products, reasons=reasons)
 
     def compare(self, module: Module, seed: int, device: str) -> FuzzOutcome:
@@ -177,36 +177,19 @@ class FuzzRunner:
         least_work = 0 if seed % 4 < 2 else MIN_WORK
         session = Session(module, opened, keep_all=seed % 2 == 0, least_work=least_work)
         comparison = Comparison(module)
-        comparison.add(inputs, session.run(inputs))
+        run = session.run(inputs)
+        comparison.add(inputs, run)
         difference = comparison.first_difference()
         if difference is not None:
             return FuzzOutcome("failed", f"on `{device}`, {difference}")
+        explained = sum(row["macs"] for row in module.report["host_products"])
+        if lost := run.profile.all_macs - run.profile.macs - explained:
+            return FuzzOutcome("failed", f"{lost:,} multiplications on the host without a reason")
         return FuzzOutcome(
             "equal",
             layers=sum(bool(tally.values) for tally in comparison.layers.values()),
             values=sum(tally.values for tally in comparison.tallies),
         )
-
-
-UNEXPLAINED = ""
-"""The reason of products for which the report has none."""
-
-
-def products_of(module: Module) -> tuple[int, Counter[str]]:
-    """Count the products of a network, and those of the host by the reason in the report."""
-    products = [node for node in module.graph.nodes if macs_of(module.graph, node)]
-    hosted = {step for step in module.steps if isinstance(step, str)}
-    rows = unfit_rows(module.report["placement"])
-    unfit = {name for row in rows for name in row["name"].split(" + ")}
-    reasons: Counter[str] = Counter()
-    for row in module.report["host_products"]:
-        reasons.update(row["reasons"])
-    told = reasons.total()
-    lost = [node for node in products if node.outputs[0].name in hosted]
-    fitting = [node for node in lost if node.name not in unfit]
-    reasons["does not fit"] = len(lost) - len(fitting)
-    reasons[UNEXPLAINED] = len(fitting) - told
-    return len(products), +reasons
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:

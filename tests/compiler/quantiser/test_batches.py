@@ -10,7 +10,7 @@ from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import quantise
 from tilewright.compiler.quantiser.batches import Batches, make_batches, set_batch
-from tilewright.errors import InputError
+from tilewright.errors import CompileError, InputError
 
 from .networks import output_of, small_network
 
@@ -100,12 +100,12 @@ def test_a_form_that_takes_no_batches_takes_samples_one_at_a_time() -> None:
     assert together.fitting(mixing_network(), graph).size == 1
 
 
-def test_an_operator_that_fixes_its_samples_is_run_one_by_one() -> None:
+def decoding(mode: str) -> Graph:
     """A cache of one sequence, written at a position, as in decoding step by step."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["k"]),
         helper.make_node("Reshape", ["k", "shape"], ["k4"]),
-        helper.make_node("TensorScatter", ["cache", "k4", "at"], ["y"], mode="linear"),
+        helper.make_node("TensorScatter", ["cache", "k4", "at"], ["y"], mode=mode),
     ]
     types = {"x": (1, [1, 1, 8]), "cache": (1, [1, 2, 16, 4]), "at": (7, [1])}
     inputs = [helper.make_tensor_value_info(name, *kind) for name, kind in types.items()]
@@ -116,12 +116,33 @@ def test_an_operator_that_fixes_its_samples_is_run_one_by_one() -> None:
         [onnx.numpy_helper.from_array(data, name) for name, data in held.items()],
     )  # fmt: skip
     opsets = [helper.make_opsetid("", 24)]
-    graph = import_onnx(helper.make_model(made, opset_imports=opsets).SerializeToString())
-    samples = {
-        "x": chance.normal(size=(4, 1, 1, 8)).astype(np.float32),
-        "cache": np.zeros((4, 1, 2, 16, 4), np.float32),
-        "at": np.arange(4).reshape(4, 1),
+    return import_onnx(helper.make_model(made, opset_imports=opsets).SerializeToString())
+
+
+def steps(*places: int) -> dict[str, np.ndarray]:
+    """Samples of `decoding`, each of which writes at one place."""
+    count = len(places)
+    return {
+        "x": np.random.default_rng(1).normal(size=(count, 1, 1, 8)).astype(np.float32),
+        "cache": np.zeros((count, 1, 2, 16, 4), np.float32),
+        "at": np.array(places).reshape(count, 1),
     }
-    batches = make_batches(graph, samples)
+
+
+def test_an_operator_that_fixes_its_samples_is_run_one_by_one() -> None:
+    graph = decoding("linear")
+    batches = make_batches(graph, steps(*range(4)))
     assert batches.size == 1
     assert len(list(batches.run(graph))) == 4
+
+
+@pytest.mark.parametrize("place", [-1, 16])
+def test_places_beyond_a_cache_are_told_with_those_that_fit(place: int) -> None:
+    with pytest.raises(CompileError) as found:
+        list(Batches(steps(2, place)).run(decoding("linear")))
+    assert str(found.value).endswith(
+        "`TensorScatter`: expected `write_indices` from 0 to 15 for 1 of 16 places of the cache "
+        f"along axis -2, got {place}; correct the indices of this input"
+    )
+    if place > 0:
+        assert len(list(Batches(steps(2, place)).run(decoding("circular")))) == 2

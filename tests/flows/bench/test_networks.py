@@ -100,8 +100,10 @@ def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
         "calibration": {"rescued": []},
         "cycles": 3,
         "bound": 2,
-        "host_products": [],
-        "totals": {"macs": 1, "all_macs": 2, "utilisation": 0.5},
+        "host_products": [
+            {"macs": 3, "sentence": "1 of 2 dense layers runs on the host: in float"}
+        ],
+        "totals": {"macs": 5, "all_macs": 8, "utilisation": 0.5},
         "comparison": {"equal": True, "tallies": []},
     }
     answers = {"cpu": rows}
@@ -109,8 +111,12 @@ def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
         networks, "figures", lambda title, words, target: answers.get(title, report)
     )
     record = steps_of(digits, tmp_path)
-    assert (record["failed"], record["share"]) == ("cpu", 0.5)
+    assert (record["failed"], record["share"]) == ("cpu", 5 / 8)
     assert record["reason"] == "outputs nan of the largest from onnxruntime's"
+    report["host_products"] = []
+    record = steps_of(digits, tmp_path)
+    assert record["failed"] == "run"
+    assert record["reason"] == "3 multiplications on the host without a reason"
 
 
 def test_a_network_that_takes_too_long_is_recorded(digits):
