@@ -1,7 +1,7 @@
 """The design that a user chose for a board: its usual configuration, or another one."""
 
 import argparse
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from ...errors import UsageError
 from ...hardware.soc.board import Board
@@ -47,6 +47,32 @@ def design_of(board: Board, arguments: argparse.Namespace) -> Design:
     baud = getattr(arguments, "baud", None) or board.baud
     configuration = configuration_of(board.configuration, arguments)
     return Design(replace(board, clock_mhz=clock_mhz, baud=baud), configuration)
+
+
+def apply_board(name: str, arguments: argparse.Namespace) -> None:
+    """Set the options for machine, memory and clock to those of a board, where none was given.
+
+    Raises
+    ------
+    UsageError
+        For an unknown board, or one whose memory has no timing model.
+    TilewrightError
+        For a machine that the board has no room for.
+    """
+    board = wired_board(name)
+    configuration = configuration_of(board.configuration, arguments)
+    design = Design(board, configuration)
+    memory, bus = design.memory, design.memory.bus
+    arguments.config = arguments.config or board.configuration
+    for option, text in {
+        "clock": board.clock_mhz,
+        "latency": memory.latency_cycles,
+        "bandwidth": f"{memory.beats}/{memory.cycles}",
+        "outstanding": memory.outstanding_bursts,
+        "shared_bus": "none" if bus is None else ",".join(map(str, astuple(bus))),
+    }.items():
+        if vars(arguments).get(option) is None:
+            setattr(arguments, option, text if option == "clock" else str(text))
 
 
 def usual_design(board: AnyBoard) -> Design | ZynqDesign:
