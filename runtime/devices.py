@@ -197,7 +197,7 @@ class HostDevice(Device):
         raise DeviceError(
             f"device `{self.name}`: expected a network without segments, got a program of "
             f"{counted(len(program.instructions), 'instruction')}; compile the model with "
-            "`placement=Placement(\"host\")`, or open another device"
+            '`placement=Placement("host")`, or open another device'
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:

@@ -365,7 +365,7 @@ def _refuse_segments(module: Module, device: str) -> None:
         raise DeviceError(
             f"device `{device}`: expected a network without layers for an accelerator, got "
             f"{layers} for `{module.configuration.name}`; compile the model with "
-            f"`placement=Placement(\"{HOST_DEVICE}\")`, or open another device"
+            f'`placement=Placement("{HOST_DEVICE}")`, or open another device'
         )
 
 

@@ -55,17 +55,18 @@ class GivenSchedule:
                 kernel, self.text, Accelerator(configuration), whole_stages(kernel)
             )
         except ScheduleError as error:
-            short = _in_short(kernel, error)
+            step = (
+                error.step.renamed(short_stages(kernel)) if isinstance(error.step, Step) else None
+            )
+            short = ScheduleError(with_short_stages(kernel, str(error)), step, error.line)
             raise CompileError(f"schedule of layer `{short_name(self.layer)}`: {short}") from short
 
 
-def _in_short(kernel: Kernel, error: ScheduleError) -> ScheduleError:
-    """An error with the names of stages as printed schedules have them."""
-    text = str(error)
+def with_short_stages(kernel: Kernel, text: str) -> str:
+    """A message with the names of stages as printed schedules have them."""
     for short, whole in sorted(_shorts(kernel), key=lambda pair: -len(pair[1])):
-        text = text.replace(whole, short)
-    step = error.step.renamed(short_stages(kernel)) if isinstance(error.step, Step) else None
-    return ScheduleError(text, step, error.line)
+        text = text.replace(whole, short) if "/" in whole else text
+    return text
 
 
 def short_stages(kernel: Kernel) -> Callable[[str], str]:

@@ -15,6 +15,8 @@ from .arguments import chosen_configuration
 
 BOARD_HELP = "NAME of one of those that `tilewright boards` lists, or FILE.toml of your own"
 
+SLOW_BAUD = 9600
+
 
 def wired_board(name: str) -> Board:
     """Return a board whose pins are connected to a system: one with a link to a host.
@@ -61,11 +63,14 @@ def apply_board(name: str, arguments: argparse.Namespace) -> None:
     """
     board = wired_board(name)
     configuration = configuration_of(board.configuration, arguments)
-    design = Design(board, configuration)
+    clock_mhz = vars(arguments).get("clock") or board.clock_mhz
+    # Nothing is sent, so the clock need not suit a fast serial port.
+    slow = replace(board, clock_mhz=clock_mhz, baud=min(board.baud, SLOW_BAUD))
+    design = Design(slow, configuration)
     memory, bus = design.memory, design.memory.bus
     arguments.config = arguments.config or board.configuration
     for option, text in {
-        "clock": board.clock_mhz,
+        "clock": design.clock_hz / 1e6,
         "latency": memory.latency_cycles,
         "bandwidth": f"{memory.beats}/{memory.cycles}",
         "outstanding": memory.outstanding_bursts,
