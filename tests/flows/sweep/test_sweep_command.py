@@ -525,7 +525,8 @@ def test_the_best_in_other_objectives_are_named_where_conditions_say_what_is_eno
     said = " ".join(tilewright(*words).split())
     found = re.search(
         r"verdict: lanes=16x16,bus_bits=\d+ has the smallest cycles of those that meet every "
-        r"condition: [^;]+; (lanes=4x4,bus_bits=\d+) has the smallest multipliers and ram: ([\d.]+)",
+        r"condition: [^;]+; (lanes=4x4,bus_bits=\d+) has the smallest multipliers and ram: "
+        r"([\d.]+)",
         said,
     )
     assert found is not None
