@@ -146,8 +146,10 @@ def test_cycles_that_differ_on_the_rtl_are_a_fault(fails, model, database, monke
 
 def test_json_has_every_point(tilewright, model, database, tmp_path):
     path = tmp_path / "sweep.json"
-    tilewright("sweep", model, *OPTIONS, "--database", database, "--json", path)
+    said = tilewright("sweep", model, *OPTIONS, "--database", database, "--json", path)
     values = json.loads(path.read_text())
+    assert values["verdict"] in said
+    assert values["verdict"].startswith("verdict: lanes=16x16,")
     assert len(values["points"]) == 6
     assert values["objectives"] == ["cycles", "multipliers", "ram"]
     assert sum(values["counts"].values()) == 6
