@@ -30,7 +30,8 @@ OPENCL := $(wildcard /etc/OpenCL/vendors/*.icd)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --progress-bar off
+# Setuptools warns at length of every editable installation, which nobody can act upon.
+INSTALL := PYTHONWARNINGS=ignore $(PIP) install --quiet --progress-bar off
 
 # A worker that crashes ends the run. xdist replaces it otherwise, and may then wait for ever.
 SPREAD := -n $(JOBS) --dist loadscope --no-loadscope-reorder --max-worker-restart=0

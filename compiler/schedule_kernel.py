@@ -1,6 +1,6 @@
 """Default schedules of kernels on their own, for the accelerator and for a processor."""
 
-from ..errors import CompileError
+from ..errors import CompileError, require
 from .accelerator.target import Accelerator
 from .accelerator.whole_kernels import schedule_whole
 from .cpu.plain_schedules import schedule_loops
@@ -23,8 +23,11 @@ def schedule_kernel(kernel: Kernel, target: Target) -> Schedule:
     Raises
     ------
     CompileError
-        When no instruction of the accelerator computes a stage, or its sizes do not fit.
+        For arguments of other types; when no instruction of the accelerator computes a stage, or
+        its sizes do not fit.
     """
+    require("schedule_kernel", kernel, Kernel, "te.kernel")
+    require("schedule_kernel", target, Target, "Accelerator(configuration)")
     if isinstance(target, Accelerator):
         return schedule_whole(kernel, target.configuration)
     if isinstance(target, Processor):

@@ -196,8 +196,8 @@ class HostDevice(Device):
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
         raise DeviceError(
             f"device `{self.name}`: expected a network without segments, got a program of "
-            f"{counted(len(program.instructions), 'instruction')}; compile the model with the "
-            "placement `host`, or open another device"
+            f"{counted(len(program.instructions), 'instruction')}; compile the model with "
+            '`placement=Placement("host")`, or open another device'
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:

@@ -370,8 +370,8 @@ def _refuse_segments(module: Module, device: str) -> None:
     if layers := sum(len(segment.layers) for segment in module.segments):
         raise DeviceError(
             f"device `{device}`: expected a network without layers for an accelerator, got "
-            f"{layers} for `{module.configuration.name}`; compile the model with the placement "
-            f"`{HOST_DEVICE}`, or open another device"
+            f"{layers} for `{module.configuration.name}`; compile the model with "
+            f'`placement=Placement("{HOST_DEVICE}")`, or open another device'
         )
 
 

@@ -4,11 +4,18 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from .listings import PAGES, README, ROOT, networks_of, present, refreshed, with_figures
+from tilewright.errors import UsageError
+from tilewright.flows.cli.main import parser
+
+from .flows.cli.test_option_meanings import OPTIONS
+from .listings import BLOCK, PAGES, README, ROOT, networks_of, present, refreshed, with_figures
 
 PROGRAM = ".venv/bin/tilewright"
 
@@ -66,6 +73,70 @@ def test_a_figure_without_its_command_working_is_found_out(tmp_path):
     text = with_figures(page, None)
     assert text.startswith("It takes 2<!--")
     assert "28.6 %<!--" in text
+
+
+GENERATED = ROOT / "docs" / "reference" / "commands.md"
+"""The page that writes `[OPTIONS]`; the parsers make it."""
+
+COMMAND = re.compile(r"(?:^|[\s(/])tilewright (?=[a-z])")
+SHELL = re.compile(r"[|&;<>()]")
+
+
+def listed(text: str) -> Iterator[tuple[list[str], bool]]:
+    """The words of each command of Tilewright on a page, and whether it stands in a block."""
+    blocks = [block for kind, _, block in BLOCK.findall(text) if kind in ("sh", "console")]
+    lines = [(line, True) for each in blocks for line in each.replace("\\\n", " ").splitlines()]
+    inline = re.findall(r"`([^`]+)`", BLOCK.sub("", text))
+    for line, in_block in [*lines, *((code, False) for code in inline)]:
+        start = COMMAND.search(line)
+        if start and (in_block or start.start() == 0):
+            command = re.sub(r"\d>", ">", line[start.end() :])
+            words = shlex.shlex(command, posix=True, punctuation_chars="|&;<>()")
+            words.whitespace_split = True
+            yield list(takewhile(lambda word: not SHELL.match(word), words)), in_block
+
+
+def fault_of(words: list[str], *, whole: bool) -> str:
+    """Why the command line does not take the words; an excerpt may lack values and files."""
+    if not whole:
+        known = {name for _, action in OPTIONS for name in action.option_strings}
+        return next((word for word in words if word[:2] == "--" and word not in known), "")
+    try:
+        parser(words).parse_args(words)
+    except UsageError as problem:
+        return str(problem)
+    except SystemExit:  # `--help`
+        return ""
+    return ""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != GENERATED], ids=lambda page: page.name
+)
+def test_commands_of_pages_are_commands(page):
+    """Also of pages whose listings need a board, a cluster or hours, so that nobody runs them."""
+    for words, in_block in listed(page.read_text("utf-8")):
+        words = ["host" if "$" in word else word for word in words]
+        assert fault_of(words, whole=in_block) == "", f"`{page}`: tilewright {' '.join(words)}"
+
+
+def test_a_command_with_a_wrong_option_is_found_out():
+    text = "`tilewright run --no-such`\n```sh\ntilewright run a.onnx --config > b.txt\n```\n"
+    block, code = listed(text)
+    assert block == (["run", "a.onnx", "--config"], True)
+    assert fault_of(block[0], whole=True).startswith("argument --config: expected one argument")
+    assert fault_of(code[0], whole=False) == "--no-such"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_scripts_and_extras_of_listings_exist(page):
+    text = "".join(block for _, _, block in BLOCK.findall(page.read_text("utf-8")))
+    for name in re.findall(r"python -m tilewright\.([\w.]+)", text):
+        place = ROOT / name.replace(".", "/")
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists(), name
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for name in re.findall(r"'\.\[(\w+)\]'", text):
+        assert name in extras["optional-dependencies"]
 
 
 def test_the_listing_of_the_readme_runs():

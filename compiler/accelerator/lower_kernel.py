@@ -1,7 +1,7 @@
 """Lowering of a single scheduled kernel to a program that a device runs."""
 
 from ...aligned import align
-from ...errors import CompileError
+from ...errors import CompileError, require
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
@@ -29,6 +29,7 @@ def lower(schedule: Schedule) -> Executable:
     CompileError
         When the schedule is for another target, or `Lowering.lower` refuses it.
     """
+    require("lower", schedule, Schedule, "schedule_kernel")
     kernel, target = schedule.kernel, schedule.target
     if not isinstance(target, Accelerator):
         raise CompileError(

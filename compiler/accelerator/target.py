@@ -7,6 +7,7 @@ from functools import cache
 from typing_extensions import override
 
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
+from ...isa.settings import require_configuration
 from ..te.bounds import Bounds
 from ..te.stages import Stage, State
 from ..te.target import Scope, Target
@@ -35,6 +36,9 @@ class Accelerator(Target):
     """
 
     configuration: Configuration
+
+    def __post_init__(self) -> None:
+        require_configuration(self.configuration)
 
     @property
     def name(self) -> str:

@@ -21,6 +21,8 @@ from ..graph import Node
 from ..graph.short_names import JOINT, denotes, short_name, similar_names
 from ..module import Layer, Module
 from ..te.schedule import Schedule
+from ..te.steps import Step
+from ..te.target import ScheduleError
 from ..tensor import Kernel
 
 NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
@@ -52,8 +54,19 @@ class GivenSchedule:
             return Schedule.parse(
                 kernel, self.text, Accelerator(configuration), whole_stages(kernel)
             )
-        except CompileError as error:
-            raise CompileError(f"schedule of layer `{self.layer}`: {error}") from error
+        except ScheduleError as error:
+            step = (
+                error.step.renamed(short_stages(kernel)) if isinstance(error.step, Step) else None
+            )
+            short = ScheduleError(with_short_stages(kernel, str(error)), step, error.line)
+            raise CompileError(f"schedule of layer `{short_name(self.layer)}`: {short}") from short
+
+
+def with_short_stages(kernel: Kernel, text: str) -> str:
+    """A message with the names of stages as printed schedules have them."""
+    for short, whole in sorted(_shorts(kernel), key=lambda pair: -len(pair[1])):
+        text = text.replace(whole, short) if "/" in whole else text
+    return text
 
 
 def short_stages(kernel: Kernel) -> Callable[[str], str]:
@@ -101,7 +114,7 @@ def estimated_cycles(choice: Candidate | GivenSchedule) -> int:
     """
     if isinstance(choice, GivenSchedule):
         raise CompileError(
-            f"schedule of layer `{choice.layer}`: no estimate knows its cycles; give "
+            f"schedule of layer `{short_name(choice.layer)}`: no estimate knows its cycles; give "
             "`compile_graph` a `measure`"
         )
     return choice.estimated_cycles
@@ -128,7 +141,7 @@ def with_given(
     texts = _PART.split(text) if _has_steps(text) else []
     if len(texts) != len(work):
         raise CompileError(
-            f"schedule of layer `{layer}`: expected {counted(len(work), 'part')}, got "
+            f"schedule of layer `{short_name(layer)}`: expected {counted(len(work), 'part')}, got "
             f"{len(texts)}; each but the first begins with `# part NUMBER`"
         )
     return tuple(

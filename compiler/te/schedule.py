@@ -8,6 +8,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from ...errors import require
 from ..tensor import Kernel
 from .bounds import Bounds
 from .build import build_program
@@ -57,6 +58,8 @@ class Schedule:
     """
 
     def __init__(self, kernel: Kernel, target: Target = PLAIN) -> None:
+        require("Schedule", kernel, Kernel, "te.kernel")
+        require("Schedule", target, Target, "Accelerator(configuration)")
         self.kernel, self.target = kernel, target
         self.steps: tuple[Step, ...] = ()
         """All steps taken."""

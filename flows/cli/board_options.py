@@ -1,7 +1,7 @@
 """The design that a user chose for a board: its usual configuration, or another one."""
 
 import argparse
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from ...errors import UsageError
 from ...hardware.soc.board import Board
@@ -14,6 +14,8 @@ from ..board.vivado import ZynqDesign
 from .arguments import chosen_configuration
 
 BOARD_HELP = "NAME of one of those that `tilewright boards` lists, or FILE.toml of your own"
+
+SLOW_BAUD = 9600
 
 
 def wired_board(name: str) -> Board:
@@ -47,6 +49,35 @@ def design_of(board: Board, arguments: argparse.Namespace) -> Design:
     baud = getattr(arguments, "baud", None) or board.baud
     configuration = configuration_of(board.configuration, arguments)
     return Design(replace(board, clock_mhz=clock_mhz, baud=baud), configuration)
+
+
+def apply_board(name: str, arguments: argparse.Namespace) -> None:
+    """Set the options for machine, memory and clock to those of a board, where none was given.
+
+    Raises
+    ------
+    UsageError
+        For an unknown board, or one whose memory has no timing model.
+    TilewrightError
+        For a machine that the board has no room for.
+    """
+    board = wired_board(name)
+    configuration = configuration_of(board.configuration, arguments)
+    clock_mhz = vars(arguments).get("clock") or board.clock_mhz
+    # Nothing is sent, so the clock need not suit a fast serial port.
+    slow = replace(board, clock_mhz=clock_mhz, baud=min(board.baud, SLOW_BAUD))
+    design = Design(slow, configuration)
+    memory, bus = design.memory, design.memory.bus
+    arguments.config = arguments.config or board.configuration
+    for option, text in {
+        "clock": design.clock_hz / 1e6,
+        "latency": memory.latency_cycles,
+        "bandwidth": f"{memory.beats}/{memory.cycles}",
+        "outstanding": memory.outstanding_bursts,
+        "shared_bus": "none" if bus is None else ",".join(map(str, astuple(bus))),
+    }.items():
+        if vars(arguments).get(option) is None:
+            setattr(arguments, option, text if option == "clock" else str(text))
 
 
 def usual_design(board: AnyBoard) -> Design | ZynqDesign:

@@ -308,6 +308,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from .operator_options import load_operators
 
             load_operators(files)
+        if (board := vars(parsed).get("modelled_board")) is not None:
+            from .board_options import apply_board
+
+            apply_board(board, parsed)
         parsed.function(parsed)
 
     code = guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))

@@ -23,6 +23,11 @@ def add_memory(parser: argparse.ArgumentParser, title: str = "main memory (sim, 
     memory = parser.add_argument_group(title, "A model is compiled for this memory.")
     usual = DEFAULT_MEMORY
     memory.add_argument(
+        "--board", metavar="NAME|FILE.toml", dest="modelled_board",
+        help="machine, memory and clock of a board, one that `tilewright boards` lists or of your "
+        "own, where other options do not choose them",
+    )  # fmt: skip
+    memory.add_argument(
         "--latency", metavar="CYCLES",
         help=f"cycles from a read's address to its first beat (default: {usual.latency_cycles})",
     )  # fmt: skip
@@ -117,6 +122,8 @@ def program_sentence(module: "Module", timed: MemoryModel) -> str:
 
 def given_memory(arguments: argparse.Namespace) -> list[str]:
     """Return the names of the options that are given."""
+    if arguments.modelled_board is not None:
+        return ["board"]
     names = (*SETTINGS, "stalls")
     return [name for name in names if getattr(arguments, name.replace("-", "_")) is not None]
 

@@ -1,7 +1,9 @@
 """Tables on stdout, for commands that avoid slow imports."""
 
+import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
@@ -9,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...quoting import printable
+from .console import say
 
 TABLE_COLUMNS = 200
 """Wider than any table, so that a narrow terminal wraps lines and cuts no numbers."""
@@ -35,6 +38,23 @@ def stdout() -> Console:
 def terminal_columns() -> int:
     """Return the number of columns of the terminal."""
     return shutil.get_terminal_size((TERMINAL_COLUMNS, 0)).columns
+
+
+def tell(text: str) -> None:
+    """Print sentences as `say` does, but wrapped on a terminal, with the lines below indented.
+
+    A label such as `points         ` or `verdict: ` stays alone on the left.
+    """
+    room = terminal_columns()
+    for line in text.split("\n"):
+        if not sys.stdout.isatty() or len(line) <= room:
+            say(line)
+            continue
+        label = re.match(r" +|\w+: +|\S+(?: \S+)* {2,}", line)
+        indent = " " * (label.end() if label else 2)
+        say(textwrap.fill(
+            line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ))  # fmt: skip
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:

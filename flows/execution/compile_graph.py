@@ -13,7 +13,7 @@ from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
 from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
-from ...errors import CompileError, TilewrightError
+from ...errors import TilewrightError, require
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY, require_configuration
@@ -84,13 +84,8 @@ def compile_graph(
     for kind, given in {
         Graph: graph, Placement: placement, Options: options, MemoryModel: memory
     }.items():  # fmt: skip
-        if not isinstance(given, kind):
-            name = kind.__name__
-            maker = "import_model" if kind is Graph else name
-            raise CompileError(
-                f"`compile_graph`: expected a `{name}`, got {given!r:.100}; `tilewright.{maker}` "
-                "makes one"
-            )
+        maker = "import_model" if kind is Graph else kind.__name__
+        require("compile_graph", given, kind, maker)
     texts, given = {} if lean else recorded_texts(), schedules
     if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
         schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))

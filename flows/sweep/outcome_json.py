@@ -14,6 +14,7 @@ from ..reports.layer_groups import LayerGroup, group_layers
 from .figures import CLOCK, COUNTS
 from .outcome import PointResult, SweepOutcome
 from .path_limits import HIDDEN, JOINT
+from .verdict import verdict
 
 
 def outcome_json(outcome: SweepOutcome) -> dict[str, Any]:
@@ -40,6 +41,7 @@ def outcome_json(outcome: SweepOutcome) -> dict[str, Any]:
         "objectives": list(outcome.objectives),
         "where": list(map(str, outcome.where)),
         "clock_mhz": outcome.clock_mhz,
+        "verdict": " ".join(" ".join(verdict(outcome)).split()),
         "outdated": outdated(outcome.unmeasured),
         "search": None if outcome.search is None else asdict(outcome.search),
         "evaluated": outcome.evaluated,

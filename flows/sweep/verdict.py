@@ -27,7 +27,7 @@ def verdict(outcome: SweepOutcome) -> list[str]:
     """Return the answer to the question that the conditions and objectives ask."""
     if outcome.front:
         within = " of those that meet every condition" if outcome.where else ""
-        figure = heading_of(outcome.objectives[0]).partition(",")[0]
+        figure = _figure(outcome.objectives[0])
         left, failed = outcome.counts[OPEN], outcome.counts[FAILED]
         best = {id(result.point.setting): result for result in reversed(outcome.front)}
         first, *others = reversed(best.values())  # of each main memory, in the order of the space
@@ -35,11 +35,29 @@ def verdict(outcome: SweepOutcome) -> list[str]:
             f"verdict: {name_of(first)} has the smallest {figure}{within}: {_times(first, outcome)}"
         ]
         lines += [f"         {name_of(each)}: {_times(each, outcome)}" for each in others]
+        if outcome.where and not others:  # who states what is enough may want the cheapest
+            lines += _best_in_others(first, outcome)
         lines = [f"{line};" for line in lines[:-1]] + lines[-1:]
         lines[-1] += f"; {counted(left, 'point')} left to decide" if left else ""
         lines[-1] += f"; {counted(failed, 'point')} failed" if failed else ""
         return lines
     return list(_no_machine(outcome))
+
+
+def _figure(objective: str) -> str:
+    return heading_of(objective).partition(",")[0]
+
+
+def _best_in_others(first: PointResult, outcome: SweepOutcome) -> Iterator[str]:
+    """Name the best point in each objective in which it is better than the first one's."""
+    best: dict[str, list[str]] = {}
+    for name in outcome.objectives[1:]:
+        winner = min(outcome.front, key=lambda each: each.figures[name])
+        if winner.figures[name] < first.figures[name]:
+            line = f"{name_of(winner)} has the smallest {{}}: {_times(winner, outcome)}"
+            best.setdefault(line, []).append(_figure(name))
+    for line, figures in best.items():
+        yield f"         {line.format(' and '.join(figures))}"
 
 
 def _no_machine(outcome: SweepOutcome) -> Iterator[str]:

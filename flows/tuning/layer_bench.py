@@ -34,6 +34,7 @@ from ...compiler.scheduling.given_schedules import (
     joined,
     short_stages,
     whole_stages,
+    with_short_stages,
 )
 from ...compiler.scheduling.kernel_programs import KernelPrograms
 from ...compiler.te.schedule import Schedule
@@ -239,7 +240,10 @@ class LayerBench:
     def _refused(self, answer: Evaluation, text: str, error: CompileError) -> Evaluation:
         cause = error.__cause__ if isinstance(error.__cause__, ScheduleError) else None
         if cause is None:
-            return replace(answer, verdict=Verdict.NO_PROGRAM, message=str(error))
+            message = str(error)
+            for kernel, _ in self._grouped.groups[0].work:
+                message = with_short_stages(kernel, message)
+            return replace(answer, verdict=Verdict.NO_PROGRAM, message=message)
         return replace(
             answer,
             verdict=Verdict.ILLEGAL,

@@ -16,6 +16,7 @@ from tilewright.compiler.options import Options
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling.given_schedules import read_schedules, schedules_text
 from tilewright.compiler.te.steps import STEPS
+from tilewright.compiler.te.target import ScheduleError
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS
@@ -103,6 +104,24 @@ def test_printed_schedules_have_short_names_of_stages_and_whole_ones_are_read_to
     assert [s.program for s in compiled(graph, whole).segments] == [
         s.program for s in module.segments
     ]
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_refusals_have_short_names_of_stages(long):
+    """The steps of a user may have either; `evaluate` and `compile` print the message."""
+    graph = with_long_names()
+    text = schedules_text(compiled(graph))
+    at = "cache_write(conv2/Conv2D.qconv, ACT)"
+    (layer,) = (part for part in re.split("(?=# layer)", text) if at in part)
+    wrong = f"split({PATHS.format('conv2') if long else 'conv2/Conv2D'}.qconv, z, 2)"
+    with pytest.raises(CompileError) as caught:
+        compiled(graph, layer.replace(at, f"{at}\n{wrong}"))
+    assert str(caught.value) == (
+        "schedule of layer `conv2/Conv2D`: split(conv2/Conv2D.qconv, z, 2): stage "
+        "`conv2/Conv2D.qconv` has no loop `z`; its loops are n, y, x, o"
+    )
+    assert isinstance(caught.value.__cause__, ScheduleError)
+    assert str(caught.value.__cause__.step) == "split(conv2/Conv2D.qconv, z, 2)"
 
 
 def run(module: Module, scans: np.ndarray) -> np.ndarray:

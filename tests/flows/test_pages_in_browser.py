@@ -311,6 +311,23 @@ def test_a_task_is_chosen_by_keyboard_and_all_parts_follow(pages):
         assert view.locator("#trials tbody tr").count() == 35
 
 
+def test_a_table_of_machines_fits_a_desktop(pages):
+    with opened(pages["sweep"], 1280) as (view, _):
+        widths = "part => [part.scrollWidth, part.clientWidth]"
+        wanted, room = view.locator("#table-card .scroll").evaluate(widths)
+        assert wanted <= room
+
+
+def test_lines_do_not_strike_through_the_labels_of_axes(pages):
+    with opened(pages["sweep"]) as (view, _):
+        label = view.locator("#parallel .axis text").first
+        style = label.evaluate(
+            "it => [getComputedStyle(it).paintOrder, getComputedStyle(it).stroke]"
+        )
+        card = view.locator("#parallel-card").evaluate("it => getComputedStyle(it).backgroundColor")
+        assert style == ["stroke", card]
+
+
 def test_both_machines_stay_in_sight_on_a_phone(pages):
     with opened(pages["sweep"], 390) as (view, _):
         for row in (0, 1):

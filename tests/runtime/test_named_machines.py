@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 
 import tilewright as tw
+from tilewright import te
 from tilewright.compiler.graph import Graph
 from tilewright.errors import ConfigurationError
 
@@ -13,7 +14,12 @@ NAME = cast(Any, "8x8")
 
 
 @pytest.mark.parametrize(
-    "call", [lambda: tw.open_device("sim", NAME), lambda: tw.compile_graph(cast(Any, None), NAME)]
+    "call",
+    [
+        lambda: tw.open_device("sim", NAME),
+        lambda: tw.compile_graph(cast(Any, None), NAME),
+        lambda: tw.Accelerator(NAME),
+    ],
 )
 def test_a_name_is_no_configuration(call):
     with pytest.raises(ConfigurationError) as refusal:
@@ -37,3 +43,35 @@ def test_other_wishes_are_refused_likewise(wish, message):
     graph = Graph("net", (), (), (), ()) if wish else "net.onnx"
     with pytest.raises(tw.TilewrightError, match=re.escape(message)):
         tw.compile_graph(cast(Any, graph), **wish)
+
+
+(_M,) = te.axes(m=4)
+KERNEL = te.kernel("k", te.compute("y", "int8", (_M,), te.tensor("a", "int8", (4,))[_M]))
+PRESET = cast(Any, tw.PRESETS["4x4"])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: tw.schedule_kernel(KERNEL, PRESET),
+            "`schedule_kernel`: expected a `Target`, got Configuration(name='4x4', ",
+        ),
+        (
+            lambda: tw.schedule_kernel(KERNEL, PRESET),
+            "`tilewright.Accelerator(configuration)` makes one",
+        ),
+        (
+            lambda: tw.schedule_kernel(PRESET, tw.Accelerator(PRESET)),
+            "`schedule_kernel`: expected a `Kernel`, got ",
+        ),
+        (lambda: te.Schedule(KERNEL, PRESET), "`Schedule`: expected a `Target`, got "),
+        (
+            lambda: tw.lower(cast(Any, 3)),
+            "`lower`: expected a `Schedule`, got 3; `tilewright.schedule_kernel` makes one",
+        ),
+    ],
+)
+def test_kernels_schedules_and_targets_are_not_mixed_up(call, message):
+    with pytest.raises(tw.TilewrightError, match=re.escape(message)):
+        call()

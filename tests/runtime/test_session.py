@@ -281,7 +281,7 @@ def test_the_cpu_needs_no_configuration(module, scans):
             Session(module, cpu)
     assert str(raised.value) == (
         "device `host`: expected a network without layers for an accelerator, got 5 for `8x16`; "
-        "compile the model with the placement `host`, or open another device"
+        'compile the model with `placement=Placement("host")`, or open another device'
     )
     with pytest.raises(DeviceError, match="device `sim`: expected the configuration of its mach"):
         open_device("sim")

@@ -13,7 +13,7 @@ from ...area.provenance import outdated_sentences, unmeasured_options
 from ...sweep.agent_executor import check_addresses
 from ...sweep.executors import PATIENCE_S
 from ...sweep.export import check_export, export
-from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES, TIMES, heading_of
+from ...sweep.figures import ASIC_OBJECTIVES, DEFAULT_OBJECTIVES, heading_of
 from ...sweep.ladder import sweep
 from ...sweep.measured import Build, DesignFigures
 from ...sweep.outcome import FAILED, STATES, PointResult, SweepOutcome
@@ -47,7 +47,7 @@ from ..sweep_options import (
     read_networks,
 )
 from ..sweep_progress import sweep_progress
-from ..tables import GAP, stdout, table, terminal_columns
+from ..tables import GAP, stdout, table, tell, terminal_columns
 
 MAX_S = 1_000_000
 """Maximum time limit in seconds."""
@@ -256,7 +256,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 show(outcome)
                 say(f"\n{database.path}: {counted(len(database), 'result')}")
                 if arguments.output:
-                    say(f"{arguments.output}: open the page in a browser")
+                    tell(f"{arguments.output}: open the page in a browser")
             if live and not outcome.interrupted:
                 live.keep("the sweep")
         for path in arguments.export:
@@ -271,40 +271,40 @@ def show(outcome: SweepOutcome) -> None:
     """Print the points and the front."""
     counts = outcome.counts
     names = ", ".join(network.name for network in outcome.networks)
-    say(f"networks       {names}")
-    say(f"base           {configuration_sentence(outcome.space.base)}")
+    tell(f"networks       {names}")
+    tell(f"base           {configuration_sentence(outcome.space.base)}")
     for dimension in outcome.space.dimensions:
         values = ", ".join(text_of(dimension.name, value) for value in dimension.values)
-        say(f"varied         {dimension.name}: {values}")
+        tell(f"varied         {dimension.name}: {values}")
     if outcome.space.program_for is not None:
-        say(f"programs for   {memory_text(outcome.space.program_for)}, whatever they run with")
+        tell(f"programs for   {memory_text(outcome.space.program_for)}, whatever they run with")
     for condition in outcome.where:
-        say(f"condition      {condition}")
+        tell(f"condition      {condition}")
     if outcome.search is not None:
-        say(
+        tell(
             f"search         {outcome.search.method}, seed {outcome.search.seed}: "
             f"{outcome.evaluated:,} of at most {counted(outcome.search.evaluations, 'machine')} "
             f"evaluated, in a space of {counted(outcome.space.combinations, 'combination')}"
         )
-    say(f"points         {len(outcome.results):,}: {states_text(counts)}")
+    tell(f"points         {len(outcome.results):,}: {states_text(counts)}")
     if outcome.rejected.count:
-        say(f"rejected       {outcome.rejected.sentence}")
-    say(
+        tell(f"rejected       {outcome.rejected.sentence}")
+    tell(
         f"programs       {outcome.compiled:,} compiled, {outcome.reused:,} known from earlier, in "
         f"{outcome.seconds:.1f} s"
     )
     failures = [result for result in outcome.results if result.state == FAILED]
     if failures:
-        say(f"first failure  {failures[0].error}")
+        tell(f"first failure  {failures[0].error}")
     if excluded := exclusion_sentence(outcome):
-        say(f"excluded       {excluded}")
-    say("")
+        tell(f"excluded       {excluded}")
+    tell("")
     if not outcome.front:
         for line in verdict(outcome):
-            say(line)
+            tell(line)
         return
     whose = "the front" if outcome.search is None else "the front of the evaluated machines"
-    say(f"{whose}, smallest {', '.join(outcome.objectives)}:")
+    tell(f"{whose}, smallest {', '.join(outcome.objectives)}:")
     varied = list(outcome.front[0].point.chosen)
     figures = [name for name in outcome.shown if name not in varied]
     equals = equal_points(outcome)
@@ -316,21 +316,21 @@ def show(outcome: SweepOutcome) -> None:
     }
     if several:
         columns["equal"] = [str(count) for _, count in equals]
-    kept = {*varied, "equal", *map(heading_of, (*outcome.objectives, *TIMES))}
+    kept = {*varied, "equal", "cycles", "ms", *map(heading_of, outcome.objectives)}
     sentences = fit(columns, kept)
     stdout().print(table(list(columns), zip(*columns.values(), strict=True), left=0))
     for sentence in sentences:
-        say(sentence)
+        tell(sentence)
     estimated_names = {"lut", "ff", "gates"} & {*outcome.shown, *outcome.objectives}
     machines = (result.point.machine.configuration for result in outcome.front)
     if estimated_names and (left_out := unmeasured_options(machines)):
-        say(f"estimates leave out {' and '.join(left_out)}, which no measured machine has")
+        tell(f"estimates leave out {' and '.join(left_out)}, which no measured machine has")
     for line in outdated_sentences(outcome.unmeasured):
-        say(line)
+        tell(line)
     if outcome.build is not None:
         show_measured(outcome, outcome.build)
     for line in verdict(outcome):
-        say(line)
+        tell(line)
 
 
 def fit(columns: dict[str, list[str]], kept: Collection[str]) -> list[str]:
@@ -366,7 +366,7 @@ def show_measured(outcome: SweepOutcome, build: Build) -> None:
         for result in outcome.front
     )
     tools = " and ".join(f"{name} {number}" for name, number in tool_versions(build.device).items())
-    say(f"\nmeasured on {build.device.name} by {tools}, with the errors of the estimates:")
+    tell(f"\nmeasured on {build.device.name} by {tools}, with the errors of the estimates:")
     names = [dimension.name for dimension in outcome.space.machine_dimensions]
     rows = [
         [
@@ -379,7 +379,7 @@ def show_measured(outcome: SweepOutcome, build: Build) -> None:
     headings = [*names, *build.counted, *(("clock", "range", "seeds") if build.seeds else ())]
     stdout().print(table(headings, rows, left=0))
     if missing:
-        say(f"not measured yet: {counted(missing, 'point')} on the front")
+        tell(f"not measured yet: {counted(missing, 'point')} on the front")
 
 
 def clock_texts(measured: DesignFigures, build: Build) -> tuple[str, str, str]:
@@ -422,7 +422,7 @@ def compare_with_rtl(outcome: SweepOutcome, *, quiet: bool) -> None:
                 "Tilewright: report it"
             )
     if not quiet:
-        say(f"RTL: the same cycles there for {counted(len(outcome.front), 'point')} on the front")
+        tell(f"RTL: the same cycles there for {counted(len(outcome.front), 'point')} on the front")
 
 
 def states_text(counts: dict[str, int]) -> str:

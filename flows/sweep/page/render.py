@@ -18,7 +18,6 @@ from ..figures import FIGURES
 from ..outcome import STATES, SweepOutcome
 from ..outcome_json import outcome_json
 from ..path_limits import LIMITS
-from ..verdict import verdict
 
 FOLDER = Path(__file__).parent / "assets"
 
@@ -32,7 +31,6 @@ def page_data(outcome: SweepOutcome) -> dict[str, Any]:
     return {
         **values,
         "date": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
-        "verdict": " ".join(" ".join(verdict(outcome)).split()),
         "figures": {name: FIGURES[name] for name in outcome.shown},
         "states": STATES,
         "limits": dict(LIMITS),

@@ -47,6 +47,62 @@ def test_a_machine_that_was_built_here_is_known_by_its_name(own_cache, tilewrigh
         assert "the board's with `--config tiny,act_depth=64`" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def own_board(tmp_path_factory):
+    path = tmp_path_factory.mktemp("board") / "mine.toml"
+    path.write_text(
+        'like = "ULX3S-25F"\nname = "Mine"\nurl = "https://example.org"\nclock_mhz = 80\n', "utf-8"
+    )
+    return path
+
+
+@pytest.mark.parametrize("name", ["ulx3s-25f", "Colorlight-i5", "mine.toml"])
+def test_a_model_runs_as_on_a_board_that_is_not_there(name, tilewright, model, own_board):
+    """Machine, memory and clock are those of `boards`, so both commands tell one rate."""
+    board = own_board if name == "mine.toml" else name
+    (row,) = json.loads(tilewright("boards", model, "--board", board, "--json"))
+    ran = json.loads(tilewright("run", model, "--board", board, "--json"))
+    assert ran["configuration"]["name"] == row["configuration"]
+    assert ran["totals"]["cycles"] == row["cycles"]
+    assert ran["speed"]["clock_mhz"] == pytest.approx(row["clock_mhz"])
+    assert ran["speed"]["accelerator_ms"] == pytest.approx(1000 / row["per_s"])
+    compiled = json.loads(
+        tilewright("compile", model, "--board", board, "--json", "-o", own_board.parent / "net.tw")
+    )
+    assert compiled["cycles"] == row["cycles"]
+
+
+def test_other_options_win_over_those_of_the_board(tilewright, model):
+    found = json.loads(
+        tilewright(
+            "run", model, "--board", "ULX3S-25F", "--set", "act_depth=512", "--latency", 50,
+            "--clock", 25, "--json",
+        )
+    )  # fmt: skip
+    assert found["configuration"]["name"] == "ecp5-25,act_depth=512"
+    assert found["memory"]["latency_cycles"] == 50
+    assert found["memory"]["bus"]["refresh_interval_cycles"] == 195
+    assert found["speed"]["clock_mhz"] == 25
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--board", "PYNQ-Z2"), "board `PYNQ-Z2`: expected one with a serial port; its proc"),
+        (("--board", "ULX3S"), "board `ULX3S`: unknown (did you mean "),
+        (
+            ("--board", "ULX3S-25F", "--device", "host"),
+            "`--board`: expected `--device sim`, `rtl` or `gate`, got `host`; it has no effect",
+        ),
+    ],
+)
+def test_a_board_without_a_model_of_its_memory_or_of_no_use_is_refused(
+    options, message, model, capsys
+):
+    assert main(["run", str(model), *options]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
 def test_a_spoilt_file_is_no_machine(own_cache):
     remember_machine(OWN)
     assert machine_of(OWN.hash) == OWN

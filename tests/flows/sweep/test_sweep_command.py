@@ -77,6 +77,25 @@ def test_a_table_is_as_narrow_as_the_terminal(monkeypatch):
         assert list(kept) == left
 
 
+@pytest.mark.parametrize("conditions", [(), ("--where", "ms(digits_int8_qdq) < 0.01")])
+def test_no_line_is_wider_than_the_terminal(
+    conditions, tilewright, model, database, tmp_path, monkeypatch
+):
+    words = ("sweep", model, *OPTIONS, "--database", database, *conditions)
+    monkeypatch.setenv("COLUMNS", "60")
+    wide = tilewright(*words).splitlines()
+    assert max(map(len, wide)) > 60, "a pipe gets whole lines"
+    monkeypatch.setenv("TERM", "dumb")  # without the codes of bold headings
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    said = tilewright(*words).splitlines()
+    named = [line for line in said if str(database) in line]  # a path is not broken
+    assert [line for line in said if len(line) > 60 and line not in named] == []
+    (at,) = (at for at, line in enumerate(said) if line.startswith("verdict: "))
+    assert said[at + 1].startswith(" " * len("verdict: "))
+    whole = " ".join(wide).partition("verdict: ")[2]
+    assert " ".join(said[at:]).split()[1:] == whole.split(), "no word is lost"
+
+
 @pytest.mark.parametrize("scheduler", [(), ("--scheduler", "tcp://127.0.0.1:1")])
 def test_the_timing_model_is_compiled_while_a_local_cluster_starts(
     tilewright, model, database, monkeypatch, scheduler
@@ -127,8 +146,10 @@ def test_cycles_that_differ_on_the_rtl_are_a_fault(fails, model, database, monke
 
 def test_json_has_every_point(tilewright, model, database, tmp_path):
     path = tmp_path / "sweep.json"
-    tilewright("sweep", model, *OPTIONS, "--database", database, "--json", path)
+    said = tilewright("sweep", model, *OPTIONS, "--database", database, "--json", path)
     values = json.loads(path.read_text())
+    assert values["verdict"] in said
+    assert values["verdict"].startswith("verdict: lanes=16x16,")
     assert len(values["points"]) == 6
     assert values["objectives"] == ["cycles", "multipliers", "ram"]
     assert sum(values["counts"].values()) == 6
@@ -497,6 +518,27 @@ def test_every_main_memory_has_a_verdict(tilewright, model, tmp_path):
     first, second = said[-4:-2]
     assert re.fullmatch(r"verdict: lanes=8x8,latency=16 has the smallest cycles: .* MHz;", first)
     assert re.fullmatch(r" {9}lanes=8x8,latency=64: [\d.]+ ms for digits_int8_qdq, .* MHz", second)
+
+
+def test_the_best_in_other_objectives_are_named_where_conditions_say_what_is_enough(
+    tilewright, model, database
+):
+    words = ("sweep", model, *OPTIONS, "--database", database, "--where", "ms < 1")
+    said = " ".join(tilewright(*words).split())
+    found = re.search(
+        r"verdict: lanes=16x16,bus_bits=\d+ has the smallest cycles of those that meet every "
+        r"condition: [^;]+; (lanes=4x4,bus_bits=\d+) has the smallest multipliers and ram: "
+        r"([\d.]+)",
+        said,
+    )
+    assert found is not None
+    points = json.loads(tilewright(*words, "--json"))["points"]
+    best = min(
+        (point for point in points if point["state"] == "front"),
+        key=lambda point: (point["figures"]["multipliers"], point["figures"]["ram"]),
+    )
+    assert found[1] == ",".join(f"{name}={value}" for name, value in best["chosen"].items())
+    assert float(found[2]) == pytest.approx(best["figures"]["ms"], rel=0.01)
 
 
 def test_rates_of_their_own_hold_together(tilewright, fails, model, database, tmp_path):
