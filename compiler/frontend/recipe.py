@@ -4,7 +4,7 @@ The accelerator may run the integer operators of the graph. The host runs all ot
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
@@ -99,6 +99,7 @@ def import_model(
     fixed: Mapping[str, np.ndarray] = NOTHING,
     dims: Mapping[str, int] = NOTHING,
     outputs: Sequence[str] = (),
+    masks: Collection[str] = (),
 ) -> Graph:
     """Read an ONNX model and recognise its quantised layers; a float model stays in float.
 
@@ -113,6 +114,8 @@ def import_model(
         `import_onnx`.
     outputs : sequence of str
         Values at which to cut the model; none for its own outputs.
+    masks : collection of str
+        Float inputs that are masks of attention; see `import_onnx`.
 
     Returns
     -------
@@ -127,7 +130,7 @@ def import_model(
     CompileError
         If a node whose inputs are constant cannot be evaluated.
     """
-    read = partial(import_onnx, source, batch, dims=dims, outputs=outputs)
+    read = partial(import_onnx, source, batch, dims=dims, outputs=outputs, masks=masks)
     graph = read(fixed=fixed)
     if fixed and all(graph.is_constant(output.value) for output in graph.outputs):
         _refuse_constant_network(fixed, read)

@@ -1,6 +1,6 @@
 """Inputs of ONNX models: their types, requested extents, and fixed values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,11 +10,15 @@ import onnx
 from ...errors import ImportModelError
 from ..graph import Builder, TensorType, Value
 from ..graph.types import DTYPES, check_size
+from ..passes.masks import round_mask
 from .onnx_tensors import ELEMENT_TYPES
 from .refusals import RefusedError
 
 KINDS = {"sequence_type": "sequences", "optional_type": "optional values"}
 """Kinds of inputs that are not tensors -> cause of their rejection."""
+
+FLOATS = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
+"""Types of masks that are inputs."""
 
 Fixed = Mapping[str, np.ndarray]
 """Input -> its fixed value."""
@@ -28,12 +32,13 @@ class ImportSettings:
     fixed: Fixed
     dims: Mapping[str, int]
     folder: Path | None
+    masks: Collection[str] = ()
 
 
 def check_overrides(
     inputs: Iterable[onnx.ValueInfoProto], name: str, settings: ImportSettings
 ) -> None:
-    """Reject fixed inputs and requested dimensions that the model does not have.
+    """Reject fixed inputs, masks and requested dimensions that the model does not have.
 
     Raises
     ------
@@ -46,6 +51,13 @@ def check_overrides(
         raise ImportModelError(
             f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
             f"are {', '.join(f'`{value.name}`' for value in inputs)}"
+        )
+    floats = [v.name for v in inputs if v.type.tensor_type.elem_type in FLOATS]
+    unknown = [each for each in settings.masks if each not in floats or each in settings.fixed]
+    if unknown:
+        raise ImportModelError(
+            f"model `{name}`: expected float inputs for masks, got `{unknown[0]}`; its float "
+            f"inputs are {', '.join(f'`{each}`' for each in floats) or 'none'}"
         )
     extents = [extent for value in inputs for extent in value.type.tensor_type.shape.dim]
     open_ = dict.fromkeys(extent.dim_param for extent in extents if extent.dim_param)
@@ -121,7 +133,8 @@ def import_input(
         If the type or the fixed value of the input does not fit.
     """
     if value.name not in settings.fixed:
-        return builder.input(Value(value.name, _input_type(value, name, settings)))
+        given = builder.input(Value(value.name, _input_type(value, name, settings)))
+        return round_mask(builder, given) if value.name in settings.masks else given
     where = f"model `{name}`: input `{value.name}`"
     kind = value.type.tensor_type
     dtype = ELEMENT_TYPES.get(kind.elem_type)

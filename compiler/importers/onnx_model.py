@@ -6,7 +6,7 @@ the accelerator can run.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +40,7 @@ def import_onnx(
     fixed: Fixed = NOTHING,
     dims: Mapping[str, int] = NOTHING,
     outputs: Sequence[str] = (),
+    masks: Collection[str] = (),
 ) -> Graph:
     """Read an ONNX model.
 
@@ -56,6 +57,9 @@ def import_onnx(
         Name of each other dimension that the model leaves open -> its extent.
     outputs : sequence of str
         Values at which to cut the model; none for its own outputs.
+    masks : collection of str
+        Float inputs that hold 0 and large negative numbers, which are added to scores of attention;
+        other numbers are rounded to these.
 
     Returns
     -------
@@ -81,7 +85,7 @@ def import_onnx(
     model = _parse(data, name)
     order_nodes(model.graph)
     opsets = _opsets(model, name)
-    settings = ImportSettings(batch, fixed, dims, folder)
+    settings = ImportSettings(batch, fixed, dims, folder, masks)
     try:
         if outputs:
             cut(model, outputs, name)

@@ -6,13 +6,12 @@ from the network's own mask, once for all layers.
 """
 
 import math
-from collections.abc import Mapping
 from itertools import takewhile
-from types import MappingProxyType
 
 import numpy as np
 
 from ...isa.row_statistics import MASKED
+from ..graph import Builder
 from ..graph import operators as ops
 from ..graph.types import DTYPES, FLOATS, NARROW_FLOATS, wide
 from ..rewriting import GraphPattern, GraphView, Site, either, number, op, value
@@ -29,6 +28,13 @@ APART = -90.0
 """Constants up to this one exclude, too, if no others are below half of it: Swin's are -100."""
 
 ADD = ops.Binary("Add")
+
+
+def round_mask(builder: Builder, name: str, least: float = float(np.finfo(np.float32).min)) -> str:
+    """Emit `least` where a value is closer to a mask's numbers than to 0, and 0 elsewhere."""
+    held = [builder.constant(np.array(n, np.float32)) for n in (EXCLUDED / 2, least, 0)]
+    truth = builder.emit(ops.Binary("Less"), [name, held[0]], f"{name}.truth")
+    return builder.emit(ops.Where(), [truth, *held[1:]], f"{name}.mask")
 
 
 def probabilities(scores: GraphPattern) -> GraphPattern:
@@ -111,40 +117,58 @@ def _integers(masked: np.ndarray) -> np.ndarray:
     return np.where(masked, np.int8(MASKED), np.int8(0))
 
 
-Known = Mapping[str, frozenset[float]]
+TRUTHS = frozenset((0.0, 1.0))
+
 MAX_CHOICES = 1 << 10
 """Number of combinations of values up to which an operator is evaluated."""
 
 
-def mask_step(
-    view: GraphView, name: str, known: Known = MappingProxyType({}), sign: int = 1
-) -> float:
+def mask_step(view: GraphView, name: str, sign: int = 1) -> float:
     """The magnitude that values of a mask have at least, unless they are 0; 0 for other values.
 
-    It follows from the operators. Masks come from truths, which integers stand for as 0 and 1.
+    It follows from the operators. Masks come from truths, which integers stand for as 0 and 1. So
+    do floats that are inputs, if what is made of them is then 0 or excludes elements.
 
     Parameters
     ----------
-    known
-        All values of inputs of the network that are floats.
     sign
         A factor of the mask, 1 or -1.
     """
-    values = frozenset(sign * each for each in _values(view, name, dict(known)))
-    if not values or not max(values) <= 0 or any(map(math.isnan, values)):
-        return 0.0
-    return -max(values - {0}, default=-math.inf)
+    for inputs, least in ((frozenset[float](), 0.0), (TRUTHS, -EXCLUDED)):
+        values = frozenset(sign * each for each in _values(view, name, {}, inputs))
+        if not values or not max(values) <= 0 or any(map(math.isnan, values)):
+            continue
+        step = -max(values - {0}, default=-math.inf)
+        if step >= least and (values != {0} or not inputs):
+            return step
+    return 0.0
 
 
-def _values(view: GraphView, name: str, found: dict[str, frozenset[float]]) -> frozenset[float]:
-    """All values that elements can have, as numbers; none if they are not known."""
+def excludes_unless(view: GraphView, truth: str, mask: str) -> bool:
+    """Tell whether a value is 0 or 1, and a mask of the elements for which it is 0."""
+    if not 0 < len(_values(view, truth, {}, TRUTHS)) <= 2:
+        return False
+    kept, dropped = (_values(view, mask, {truth: frozenset((n,))}, TRUTHS) for n in (1.0, 0.0))
+    return kept == {0} and bool(dropped) and max(dropped) <= EXCLUDED
+
+
+def _values(
+    view: GraphView, name: str, found: dict[str, frozenset[float]], inputs: frozenset[float]
+) -> frozenset[float]:
+    """All values that elements can have, as numbers; none if they are not known.
+
+    Parameters
+    ----------
+    inputs
+        All values of inputs of the network that are floats.
+    """
     if name not in found:
-        found[name] = _values_made(view, name, found)
+        found[name] = _values_made(view, name, found, inputs)
     return found[name]
 
 
 def _values_made(
-    view: GraphView, name: str, found: dict[str, frozenset[float]]
+    view: GraphView, name: str, found: dict[str, frozenset[float]], inputs: frozenset[float]
 ) -> frozenset[float]:
     kind = view.types[name]
     if view.is_constant(name):
@@ -153,10 +177,10 @@ def _values_made(
         few = all(len(np.unique(part)) <= MAX_CHOICES for part in parts)
         return frozenset(map(float, np.unique(data))) if few else frozenset()
     is_float = kind.dtype in (*FLOATS, *NARROW_FLOATS)
-    unknown = frozenset() if is_float else frozenset((0.0, 1.0))
+    unknown = frozenset() if is_float else TRUTHS
     made = view.producer(name)
     if made is None or kind.dtype == "bool":
-        return unknown
+        return unknown or inputs
     operator = made.attributes
     moves = isinstance(operator, (*MOVES, ops.Concat)) or (
         isinstance(operator, ops.Reduce) and operator.kind in ("ReduceMax", "ReduceMin")
@@ -164,7 +188,7 @@ def _values_made(
     names = made.inputs[operator.moved] or made.inputs[:1] if moves else made.inputs
     given: list[frozenset[float]] = []
     if moves or isinstance(operator, (ops.Pointwise, ops.Cast, ops.Where)):
-        given = [*takewhile(bool, (_values(view, each, found) for each in names))]
+        given = [*takewhile(bool, (_values(view, each, found, inputs) for each in names))]
     if len(given) < len(names) or math.prod(map(len, given)) > MAX_CHOICES:
         return unknown
     if moves:

@@ -24,7 +24,7 @@ from ..rewriting import (
     value,
 )
 from .arrange_layout import drop_identity, merge_transposes, transpose_to_reshape
-from .masks import EXCLUDED, excluded, excludes
+from .masks import EXCLUDED, excluded, excludes, excludes_unless
 from .patterns import is_float32, known, known_data
 from .plain_norms import SUMS, join_scales, norm_of_integers, norm_of_rows
 from .shift_rows import shift_by_pitch
@@ -127,16 +127,24 @@ def add_mask(site: Site, x: str, y: str) -> str | None:
     return site.emit(ADD, x, site.emit(MULTIPLY, y, sign))
 
 
-_CHOSEN = constant("chosen", where=is_float32)
+_ONE = op(ADD, op(MULTIPLY, computed("x"), value("chosen", where=is_float32), private=True,
+                  commutative=True),
+          value("mask"), private=True, commutative=True)  # fmt: skip
 
 
-@rule(op(ADD, op(MULTIPLY, computed("x"), _CHOSEN, private=True, commutative=True),
-         constant("mask"), result=is_float32, commutative=True))  # fmt: skip
-def mask_once(site: Site, x: str, chosen: str, mask: str) -> str | None:
-    """x * c + m -> x + m, where c is 0 if m is a mask, else 1, as in GPT-2."""
-    masked, factors = excluded(site.data(mask)), site.data(chosen)
-    same = masked.shape == factors.shape and np.array_equal(factors, ~masked)
-    return site.emit(ADD, x, mask) if same and excludes(site.view, mask) else None
+@rule(op(ops.Softmax, either(_ONE, op(ADD, _ONE, value("more"), commutative=True))))
+def mask_once(site: Site, x: str, chosen: str, mask: str, more: str | None) -> str | None:
+    """x * c + m -> x + m before a softmax, where c is 0 if m is a mask, else 1, as in GPT-2."""
+    if site.is_constant(chosen) and site.is_constant(mask):
+        masked, factors = excluded(site.data(mask)), site.data(chosen)
+        same = masked.shape == factors.shape and np.array_equal(factors, ~masked)
+        same = same and excludes(site.view, mask)
+    else:
+        same = excludes_unless(site.view, chosen, mask)
+    if not same:
+        return None
+    scores = site.emit(ADD, x, mask)
+    return site.emit(site.root.attributes, site.emit(ADD, scores, more) if more else scores)
 
 
 @rule(op(ADD, computed("x"), op(ADD, value("a"), computed("mask"), commutative=True),

@@ -5,6 +5,9 @@ other machines keep the float operators, and this is no part of the recipe.
 """
 
 import math
+from dataclasses import replace
+
+import numpy as np
 
 from ...errors import IsaError
 from ...isa.configuration import Configuration
@@ -13,7 +16,7 @@ from ...isa.meanings.norms import MAX_CHANNELS
 from ...isa.meanings.softmax import MAX_KEYS
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..rewriting import GraphPattern, Site, either, op, repeated, rewrite, rule, value
+from ..rewriting import GraphPattern, Site, either, number, op, repeated, rewrite, rule, value
 from .absorb_heads import share_heads
 from .keep_rows import keep_rows, rows_in_place
 from .masks import added_mask, probabilities, replaced_mask
@@ -31,6 +34,7 @@ from .patterns import (
     scale_of,
     to_image,
 )
+from .plain_attention import join_masks
 from .recognise_positions import recognise_positions
 from .recognise_rotary import recognise_rotary
 
@@ -57,21 +61,31 @@ TURNED = _reshaped(op(ops.Transpose, DEQUANTISED, capture="turn"))
 NORM = normalisations(either(DEQUANTISED, TURNED), of_integers)
 
 
-SCORES = _reshaped(dequantised("x", constant=False))
+_DEQUANTISED_SCORES = _reshaped(dequantised("x", constant=False))
+SCORES = either(
+    op(ops.Binary("Mul"), _DEQUANTISED_SCORES, number("factor"), commutative=True),
+    op(ops.Binary("Div"), _DEQUANTISED_SCORES, number("divisor")),
+    _DEQUANTISED_SCORES,
+)
+"""Products of heads, which ONNX Runtime's quantiser leaves unscaled."""
 
 
 @rule(quantised(probabilities(SCORES)))
 def recognise_softmax(
     site: Site, softmax: ops.Softmax, x: str, mask: str | None, kept: str | None,
-    dropped: str | None, fill: float | None
+    dropped: str | None, fill: float | None, factor: float | None, divisor: float | None
 ) -> str | None:  # fmt: skip
     """Quantize(Softmax(Dequantize(x), masked or not)) -> QSoftmax(x, mask), over the last axes."""
     made = site.node("softmax")
     shape = made.output.type.shape
     keys, rows = math.prod(shape[softmax.axis :]), math.prod(shape[: softmax.axis])
     given, (y, limits) = scale_of(site, "x"), result_of(site)
+    times = 1.0 if factor is None else factor
+    over = 1.0 if divisor is None else 1 / divisor if divisor else math.inf
+    given = replace(given, scale=given.scale * times * over)
     if softmax.log or softmax.stop != len(shape) or keys > MAX_KEYS or not _usual(given, y):
         return None
+    given = replace(given, scale=float(np.float32(given.scale)))
     masks: list[str] = []
     condition = kept or dropped
     if mask or condition:
@@ -139,7 +153,7 @@ def recognise_rows(graph: Graph, configuration: Configuration) -> Graph:
     """Replace softmax and normalisations between integers if the machine has `row_statistics`."""
     if configuration.row_statistics == "none":
         return graph
-    graph = rewrite(graph, recognise_softmax, recognise_norm)
+    graph = rewrite(graph, join_masks, recognise_softmax, recognise_norm)
     graph = recognise_rotary(graph, max(configuration.lanes_in, configuration.lanes_out))
     graph = share_heads(keep_rows(recognise_positions(graph)))
     return rows_in_place(merge_duplicates(move_pixels(keep_rows(graph))))

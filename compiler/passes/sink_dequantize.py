@@ -149,5 +149,5 @@ def sink_dequantize(graph: Graph) -> Graph:
     """Swap Dequantize with moves below it, and Quantize with moves above it."""
     return rewrite(
         *(graph, drop_idle, sink, sink_below_pad, hoist, hoist_limit, drop_pair),
-        *(hoist_above_concat, hoist_function_above_concat, drop_spread),
+        *(hoist_above_concat, drop_spread),
     )

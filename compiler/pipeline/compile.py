@@ -16,7 +16,7 @@ from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host, used_choices
 from ..module import Module
 from ..placement import misfits, placed_layers, placement_report
-from ..placement.host_products import host_products, idle_sentence
+from ..placement.host_products import host_products, idle_sentence, unmarked_masks
 from ..scheduling.bound_report import report_of
 from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.given_schedules import refuse_unknown_layers, refuse_unknown_nodes
@@ -202,6 +202,8 @@ class _Compiler:
             graph, layers, request.placement, placed.decision, request.costs
         )
         products = host_products(graph, placed.decision)
+        if request.configuration.row_statistics != "none":
+            products += unmarked_masks(graph)
         report = {
             **module.report,
             "host": {**report_of_host(host), "recorded": dict(choices)},

@@ -45,9 +45,12 @@ ADVICE = {
     OPERANDS: "give each operand of the product one scale, and multiply fewer than 16,000 elements "
     "at a time",
     WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
-    "scales of blocks must be whole multiples of it, so that the weights still fit int8",
+    "scales of blocks must be whole multiples of it, so that the weights still fit int8, as "
+    "`tilewright quantise --weights 4` chooses them for the float model",
 }
 """The beginning of a reason -> what to do about it."""
+
+FACTORS_AND_SUMS = "Add", "Mul", "Div"
 
 Row = dict[str, Any]
 
@@ -102,6 +105,44 @@ def host_products(graph: Graph, decision: Decision | None = None) -> list[Row]:
     if rows and advice:
         rows[-1]["sentence"] += f"; {advice}"
     return rows
+
+
+def unmarked_masks(graph: Graph) -> list[Row]:
+    """Return a row like those of `host_products` for softmaxes of scores and inputs in float."""
+    if not accelerated_nodes(graph):
+        return []
+    added: Counter[str] = Counter()
+    for node in graph.nodes:
+        if isinstance(node.attributes, ops.Softmax):
+            added.update(_float_inputs_added(graph, node))
+    return [
+        {
+            "kind": "softmax",
+            "host": count,
+            "all": sum(isinstance(n.attributes, ops.Softmax | ops.QSoftmax) for n in graph.nodes),
+            "reasons": {f"input `{name}` is added in float": count},
+            "sentence": f"softmax in float on the host, as input `{name}` is added and may hold "
+            f"any numbers: if they are a mask, 0 and below -1,000, give `--mask {name}`",
+        }
+        for name, count in added.items()
+    ]
+
+
+def _float_inputs_added(graph: Graph, softmax: Node) -> set[str]:
+    """Return the inputs in float that are added to quantised scores."""
+    names, found, scores = [softmax.inputs[0]], set[str](), False
+    while names:
+        name = names.pop()
+        maker = graph.producer(name)
+        if maker is None:
+            found |= {name} - {each.name for each in graph.constants}
+        elif isinstance(maker.attributes, ops.Dequantize):
+            scores = True
+        elif is_move(maker):
+            names += maker.inputs[:1]
+        elif isinstance(maker.attributes, ops.Binary) and maker.attributes.kind in FACTORS_AND_SUMS:
+            names += maker.inputs
+    return found if scores else set()
 
 
 def _sentence(kind: str, whole: int, reasons: Counter[str]) -> str:

@@ -6,7 +6,7 @@ the rest of the search, so a candidate that cannot change the choice is not time
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 from ...isa.configuration import Configuration
@@ -57,8 +57,6 @@ class CandidateTimer:
         self.known: dict[Key, tuple[int, int]] = {}
         """Cycles and instructions of the programs that were timed."""
         self.chosen: dict[object, Candidate] = {}
-        self.listed: dict[object, tuple[int, list[Candidate]]] = {}
-        """The likely schedules of each form, and how many were asked for."""
         self.instructions = 0
         """Instructions of all programs timed so far."""
 
@@ -83,12 +81,17 @@ class CandidateTimer:
 
     def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
         """The `count` schedules with the least estimates; see `likely_candidates`."""
-        form, depth = self.programs.form(kernel), options.pipeline_depth
-        asked, found = self.listed.get((form, depth), (0, []))
-        if asked < count:
-            found = likely_candidates(kernel, self.configuration, depth, count)
-            self.listed[form, depth] = count, found
-        return found[:count]
+        return self._listed(likely_candidates, kernel, options, count)
+
+    def _listed(
+        self, search: Callable[[Kernel, Configuration, int, int], list[Candidate]],
+        kernel: Kernel, options: Options, count: int,
+    ) -> list[Candidate]:  # fmt: skip
+        key = search, self.programs.form(kernel), self.configuration, options.pipeline_depth, count
+        if key not in self.programs.listed:
+            found = search(kernel, self.configuration, options.pipeline_depth, count)
+            self.programs.listed[key] = found
+        return self.programs.listed[key]
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
@@ -111,8 +114,7 @@ class CandidateTimer:
             if cycles < least:
                 best, least = schedule, cycles
         if least > NEAR * bound:
-            depth = options.pipeline_depth
-            for schedule in just_in_time_candidates(kernel, self.configuration, depth, few):
+            for schedule in self._listed(just_in_time_candidates, kernel, options, few):
                 if schedule.estimated_cycles < least:
                     cycles = self.cycles((kernel, schedule))
                     best, least = min((best, least), (schedule, cycles), key=itemgetter(1))

@@ -54,6 +54,8 @@ class KernelPrograms:
         self._schedules: dict[tuple[Kernel, object], Schedule] = {}
         self._begun: list[tuple[Part, Lowering]] = []
         """The kernels of the last lowering, each with the state of the lowering after it."""
+        self.listed: dict[object, list[Candidate]] = {}
+        """Candidates of searches that ended, which equal searches need not find again."""
         self._numbers: dict[object, int] = {}
         """A number for each form, which is quicker to look up than the form itself."""
         self._forms: dict[Kernel, int] = {}

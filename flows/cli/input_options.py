@@ -1,4 +1,4 @@
-"""`--fix`, `--dim` and `--outputs`: inputs that determine shapes, open dimensions, and cuts.
+"""`--fix`, `--dim`, `--outputs` and `--mask`: inputs, open dimensions, and cuts of a model.
 
 Values also come from the file of samples. Callers in Python use
 `compiler.frontend.import_with_inputs`.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_fixes(parser: argparse.ArgumentParser) -> None:
-    """Add `--fix`, `--dim` and `--outputs`."""
+    """Add `--fix`, `--dim`, `--outputs` and `--mask`."""
     parser.add_argument(
         "--fix", action="append", default=[], metavar="NAME=VALUE", dest="fixes",
         help="value of an input that shapes depend on, such as `shape=[2,3]`; may be repeated",
@@ -34,6 +34,11 @@ def add_fixes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--outputs", action="append", default=[], metavar="NAME,...",
         help="cut the model: let it end at these values or nodes; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--mask", action="append", default=[], metavar="INPUT", dest="masks",
+        help="float input that is added to scores of attention and holds 0 and large negative "
+        "numbers, to which others are rounded; may be repeated",
     )  # fmt: skip
 
 
@@ -60,23 +65,28 @@ class InputOverrides:
         Input -> the output that it takes from the previous sample.
     outputs : tuple of str
         Values at which to cut the model; none for its own outputs.
+    masks : tuple of str
+        Float inputs that are masks of attention.
     """
 
     fixed: Mapping[str, np.ndarray]
     dims: Mapping[str, int]
     states: Mapping[str, str] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
+    masks: tuple[str, ...] = ()
 
     @property
     def of_import(self) -> dict[str, Any]:
         """Arguments of `import_model` and `import_onnx`."""
-        return {"fixed": self.fixed, "dims": self.dims, "outputs": self.outputs}
+        given = {"fixed": self.fixed, "dims": self.dims}
+        return {**given, "outputs": self.outputs, "masks": self.masks}
 
     def key(self) -> tuple[object, ...]:
         """Return the part of the cache key; empty if there are no overrides."""
         fixed = [(name, str(a.dtype), a.tolist()) for name, a in sorted(self.fixed.items())]
         return (
-            *fixed, *sorted(self.dims.items()), *sorted(self.states.items()), *self.outputs
+            *fixed, *sorted(self.dims.items()), *sorted(self.states.items()), *self.outputs,
+            *(("mask", name) for name in sorted({*self.masks})),
         )  # fmt: skip
 
 
@@ -84,7 +94,7 @@ NO_OVERRIDES = InputOverrides({}, {})
 
 
 def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
-    """Return the values of `--fix`, `--dim`, `--state` and `--outputs`.
+    """Return the values of `--fix`, `--dim`, `--state`, `--outputs` and `--mask`.
 
     Raises
     ------
@@ -100,7 +110,8 @@ def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
                 f"`--outputs {text}`: expected names with single commas between them; correct it"
             )
         outputs |= dict.fromkeys(names)
-    return InputOverrides(fixed, chosen_dims(arguments), chosen_states(arguments), tuple(outputs))
+    states, masks = chosen_states(arguments), tuple(arguments.masks)
+    return InputOverrides(fixed, chosen_dims(arguments), states, tuple(outputs), masks)
 
 
 def chosen_states(arguments: argparse.Namespace) -> dict[str, str]:
@@ -144,9 +155,9 @@ def refuse_overrides(artifact: Path, overrides: InputOverrides) -> None:
     UsageError
         If there are any.
     """
-    if overrides.fixed or overrides.dims or overrides.outputs:
+    if overrides.fixed or overrides.dims or overrides.outputs or overrides.masks:
         raise UsageError(
-            f"`--fix`, `--dim` and `--outputs`: expected an ONNX model, got the artifact "
+            f"`--fix`, `--dim`, `--outputs` and `--mask`: expected an ONNX model, got the artifact "
             f"`{artifact}`, which is compiled already; give the model"
         )
 

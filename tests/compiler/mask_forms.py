@@ -92,6 +92,44 @@ def given_mask(block: Block, scores: str) -> str:
     return block("Add", block("Unsqueeze", "mask", np.array([0, 1])), scores)
 
 
+def given_places(block: Block, dtype: type = np.float32) -> str:
+    """An input with a mask for each query, [1, 1, queries, keys], as Megatron has."""
+
+    def draw(chance: np.random.Generator) -> np.ndarray:
+        kept = chance.integers(0, 2, (1, 1, TOKENS, TOKENS)).astype(bool)
+        return (kept | np.eye(TOKENS, dtype=bool)).astype(dtype)
+
+    block.inputs["mask"] = draw
+    return "mask"
+
+
+def chosen_at_run_time(block: Block, scores: str) -> str:
+    """As in Megatron and the first GPT-2: a product, and a difference."""
+    mask = given_places(block)
+    dropped = block("Mul", block("Sub", floats(1), mask), floats(10000))
+    return block("Sub", block("Mul", scores, mask), dropped)
+
+
+def chosen_then_padded(block: Block, scores: str) -> str:
+    mask = block("Cast", given_places(block, np.int64), to=1)
+    dropped = block("Mul", floats(-10000), block("Sub", floats(1), mask))
+    scores = block("Add", dropped, block("Mul", mask, scores))
+    return block("Add", scores, block("Mul", dropped_float(block), floats(-10000)))
+
+
+def filled(block: Block, scores: str) -> str:
+    """`masked_fill` of Megatron, where True excludes."""
+    return block("Where", block("Not", given_places(block, bool)), floats(-10000), scores)
+
+
+def filled_below(block: Block, scores: str) -> str:
+    return block("Where", block("Less", given_places(block), floats(0.5)), floats(-65504), scores)
+
+
+def logarithms(block: Block, scores: str) -> str:
+    return block("Add", scores, block("Log", given_places(block)))
+
+
 def zeroed(block: Block, kept: bool) -> str:
     """ESPnet and DeBERTa: masked shares are 0."""
     q, k, v = map(block.heads, block.qkv())
@@ -118,6 +156,11 @@ SPELLINGS: dict[str, Masked] = {
     "BLOOM's biases": with_slopes_of_valid_keys,
     "input of 0 and 1": given_numbers,
     "input that is added": given_mask,
+    "Megatron's products": chosen_at_run_time,
+    "products and padding": chosen_then_padded,
+    "Megatron's masked_fill": filled,
+    "filled below a half": filled_below,
+    "logarithms": logarithms,
 }
 MASKED: dict[str, Form] = {
     **{name: partial(masked, make) for name, make in SPELLINGS.items()},

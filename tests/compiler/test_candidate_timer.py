@@ -3,6 +3,8 @@
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,20 +12,23 @@ from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_bound import demand_of
 from tilewright.compiler.accelerator.search import likely_candidates
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.options import DEFAULT_OPTIONS, Options
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.scheduling import candidate_timer as timing
 from tilewright.compiler.scheduling.bound_report import LayerGap
 from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
-from tilewright.compiler.scheduling.kernel_programs import KernelPrograms
+from tilewright.compiler.scheduling.kernel_programs import KernelPrograms, ProgramStore
 from tilewright.compiler.tensor import Kernel
+from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Instruction
 from tilewright.sim.timing import ExactMeasure, time_program
 
 from .test_estimate import layer
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 MACHINE = PRESETS["8x8"]
 GRAPH = layer(14, 16, 32, 3, 1, 1)
 
@@ -222,3 +227,26 @@ def test_a_lean_module_has_the_same_program_and_cycles_and_no_proof(monkeypatch)
     assert [one.program for one in lean.segments] == [one.program for one in whole.segments]
     assert lean.report["cycles"] == whole.report["cycles"]
     assert lean.segments[0].notes == ()
+
+
+def test_a_compilation_with_another_schedule_searches_nothing_again(monkeypatch):
+    searches = []
+    for name in ("likely_candidates", "just_in_time_candidates"):
+        searches.append(Mock(wraps=getattr(timing, name)))
+        monkeypatch.setattr(timing, name, searches[-1])
+    store, graph = ProgramStore(), import_model(DIGITS)
+
+    def compiled(schedules, *shared):
+        return compile_graph(
+            graph, MACHINE, schedules=schedules, store=shared[0] if shared else None, cache=False
+        )
+
+    before = compiled({}, store)
+    layers = {layer.name: layer.schedule for one in before.segments for layer in one.layers}
+    given = {"conv1": layers["conv1"]}
+    alone = compiled(given)
+    counts = [search.call_count for search in searches]
+    shared = compiled(given, store)
+    assert [search.call_count for search in searches] == counts
+    assert [one.program for one in shared.segments] == [one.program for one in alone.segments]
+    assert shared.report["cycles"] == alone.report["cycles"]

@@ -287,6 +287,7 @@ def _open_measurer(
 def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitStack) -> set[str]:
     """Search or list layers, and return the network's hash."""
     from ....compiler.frontend import import_model
+    from ....compiler.scheduling.kernel_programs import ProgramStore
     from ...execution.compile_graph import compile_graph
     from ...execution.timed import require_segments
     from ...sweep.executors import OnDask
@@ -310,8 +311,10 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
         memory = devices.memory
     os.environ[RECORDS_VARIABLE] = NO_RECORDS  # the search begins with the compiler's schedules
 
+    store = ProgramStore()  # compilations differ in a few layers
+
     def compile_with(schedules: Mapping[str, str]) -> "Module":
-        return compile_graph(graph, configuration, memory=memory, schedules=schedules)
+        return compile_graph(graph, configuration, memory=memory, schedules=schedules, store=store)
 
     with progress_bar() as advance:
         advance(f"compiling {graph.name}", 0, None)
@@ -320,6 +323,7 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
             configuration,
             lambda step: advance(f"compiling {graph.name}: {step}", 0, None),
             memory=memory,
+            store=store,
         )
     require_segments(module, "schedules")
     if arguments.listing:

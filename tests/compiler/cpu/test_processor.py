@@ -60,6 +60,24 @@ def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None
     )
 
 
+def test_blocks_of_lanes_in_memory_are_whole() -> None:
+    """A smaller first block would write lanes of its neighbour."""
+    m, n = te.axes(m=3, n=8)
+    (k,) = te.reduce_axes(k=6)
+    left, right = te.tensor("left", "uint8", (3, 6)), te.tensor("right", "int8", (6, 8))
+    sums = te.compute("out", "int32", (m, n), te.sum(left[m, k] * right[k, n], over=k))
+    for first, taken in ((4, True), (2, False)):
+        s = te.Schedule(te.kernel("product", sums), PROCESSOR)
+        s.split_first("out", "n", 4, first)
+        s.split("out", "k", 2)
+        s.reorder("out", "m", "n.o", "k.o", "n.i", "k.i")
+        if taken:
+            s.tensorise("out", "n.i")
+            continue
+        with pytest.raises(te.ScheduleError, match="without a remainder"):
+            s.tensorise("out", "n.i")
+
+
 MATRICES = Processor("tiles", (matrix_product("tiles4", (3, 2, 4, 2), (("uint8", "int8"),)),))
 
 

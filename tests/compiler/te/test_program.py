@@ -324,10 +324,10 @@ def raised() -> Kernel:
     return te.kernel("raised", te.compute("out", "int32", (y, c), te.sum(rows[y + ky, c], over=ky)))
 
 
-def ring(order: str) -> tuple[te.Program, Rolling]:
+def ring(order: str, split: str = "split(out, y, 2)") -> tuple[te.Program, Rolling]:
     """A ring of `raised` rows below loops in this order."""
     steps = [
-        "split(out, y, 2)", "split(out, c, 2)", f"reorder(out, {order}, y.i, c.i, ky)",
+        split, "split(out, c, 2)", f"reorder(out, {order}, y.i, c.i, ky)",
         f"compute_at(rows, out, {order.split(', ')[1]})", "set_scope(rows, ACT)", "roll(rows, 0)",
     ]  # fmt: skip
     program = te.Schedule.parse(raised(), "\n".join(steps), TARGET).program()
@@ -336,11 +336,21 @@ def ring(order: str) -> tuple[te.Program, Rolling]:
     return program, loop.rolling
 
 
-def test_a_ring_holds_the_columns_of_the_outer_loop():
-    program, rolling = ring("c.o, y.o")
+@pytest.mark.parametrize("split", ["split(out, y, 2)", "split_first(out, y, 2, 1)"])
+def test_a_ring_holds_the_columns_of_the_outer_loop(split):
+    program, rolling = ring("c.o, y.o", split)
     assert (rolling.narrow, rolling.extents) == ((1,), (7, 2))
     given = {"image": np.arange(28, dtype=np.int8).reshape(7, 4)}
     np.testing.assert_array_equal(te.interpret(program, given), evaluate(raised(), given))
+
+
+def test_a_ring_is_not_filled_by_unequal_blocks():
+    schedule = te.Schedule(raised(), TARGET)
+    schedule.compute_at("rows", "out", "y")
+    schedule.set_scope("rows", "ACT")
+    schedule.split_first("rows", "i", 2, 1)
+    with pytest.raises(te.ScheduleError, match=r"split once, into equal blocks"):
+        schedule.roll("rows", 0)
 
 
 def test_a_ring_that_does_not_begin_anew_lacks_the_next_columns():

@@ -66,8 +66,8 @@ def test_an_artifact_is_not_fixed_again(reshaping, tmp_path, tilewright, fail):
     tilewright("compile", reshaping, "--fix", "shape=[4,3]", "-o", artifact)
     assert fail("run", artifact, "--fix", "shape=[3,4]") == (
         2,
-        "error: `--fix`, `--dim` and `--outputs`: expected an ONNX model, got the artifact "
-        f"`{artifact}`, which is compiled already; give the model",
+        "error: `--fix`, `--dim`, `--outputs` and `--mask`: expected an ONNX model, got the "
+        f"artifact `{artifact}`, which is compiled already; give the model",
     )
 
 
@@ -147,7 +147,9 @@ def test_ablation_does_not_fix_an_artifact_again(open_height, tmp_path, tilewrig
     tilewright("compile", open_height, "--dim", "height=7", "-o", artifact)
     code, said = fail("ablation", artifact, "--dim", "height=8")
     assert code == 2
-    assert said.startswith("error: `--fix`, `--dim` and `--outputs`: expected an ONNX model")
+    assert said.startswith(
+        "error: `--fix`, `--dim`, `--outputs` and `--mask`: expected an ONNX model"
+    )
 
 
 @pytest.mark.parametrize("past", [0, 2])
@@ -172,3 +174,11 @@ def test_a_prompt_may_have_an_empty_past(tmp_path, tilewright, past):
     np.savez(samples, past=arrays["past"], now=arrays["now"])
     said = tilewright("run", path, "--dim", f"P={past}", "--input", samples, "--compare")
     assert "2 samples of" in said
+
+
+def test_a_mask_is_an_input_of_the_model(reshaping, fail):
+    code, said = fail("compile", reshaping, "--fix", "shape=[4,3]", "--mask", "shape")
+    assert (code, said.rpartition("; ")[0]) == (
+        1,
+        "error: model `reshaping`: expected float inputs for masks, got `shape`",
+    )
