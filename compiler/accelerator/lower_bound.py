@@ -203,7 +203,8 @@ def work_of_phases(kernel: Kernel, configuration: Configuration) -> list[PhaseWo
             # A GEMM has all its weights in WGT when it starts.
             tiles = max(1, -(-size // configuration.size_bytes(Memory.WGT)))
             if fits_four_bits(kernel, step.weights.tensor, step.window, configuration):
-                weights = four_bits_load(size, configuration)[::-1]
+                held, cycles = four_bits_load(size, configuration)
+                weights = cycles, held
             else:
                 weights = _pieces(size, Memory.WGT, configuration), size
         row = step.bias or step.scale

@@ -11,6 +11,7 @@ longest path from start to end is the least time that satisfies all of them.
 Elements count when they are computed first, so the bound holds if some are computed again.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,7 +24,8 @@ from ...isa.encoding import word_bytes
 from ...isa.expressions import Affine, Read
 from ...isa.memory_model import MemoryModel
 from ...isa.pipeline import VECTOR_RESULT_CYCLES
-from ..accelerator.lower_bound import UNITS, Demand, PhaseWork, chained, work_of_phases
+from ..accelerator.dma import PIXEL_AXES
+from ..accelerator.lower_bound import UNITS, Demand, PhaseWork, work_of_phases
 from ..accelerator.phases import Phase, phases_of
 from ..accelerator.residents import value_of
 from ..graph import QConcat, QInterleave, QReshape, QSwap
@@ -32,6 +34,9 @@ from .fusion import Group, MovementGroup
 
 MAX_CUTS = 128
 """Cuts that are compared; more would take long."""
+
+ROUNDING = 1e-6
+"""Cycles that sums of shares may be too large by."""
 
 MAX_PARTS = 64
 """Producers of a phase of which only a part is needed that are followed; more would take long."""
@@ -105,6 +110,10 @@ class _Stage:
         For each operand of which every step needs an element, the phase; -1 if it is in memory.
     real
         Share of the steps that read elements; the others read only padding.
+    taps
+        Least share of the weights of a pixel's taps that one pixel of the stream needs.
+    mixes
+        Phases of which each element affects all channels of some pixel of the result.
     """
 
     shape: tuple[int, ...]
@@ -112,68 +121,167 @@ class _Stage:
     edges: list[_Edge] = field(default_factory=list)
     streams: list[int] = field(default_factory=list)
     real: float = 1.0
+    taps: float = 0.0
+    mixes: list[int] = field(default_factory=list)
 
 
-def program_bound(
-    groups: Sequence[Group | MovementGroup],
-    demand: Demand,
-    configuration: Configuration,
-    memory: MemoryModel,
-) -> Bound:
-    """Return the least cycles of a program that computes the phases of groups, fused in any way.
+@dataclass(frozen=True, slots=True)
+class ProgramWork:
+    """The least work of a program, before the main memory is known.
+
+    Parameters
+    ----------
+    demand
+        The least work of each unit.
+    words
+        The least number of instructions.
+    gemm, vector, loads, sizes
+        Cycles of GEMM, VECTOR and LOAD, and bytes that LOAD reads, from the start or a cut (rows)
+        to a cut or the end (columns).
+    ordered
+        Whether a cut (columns) comes after another one (rows).
+    last
+        Cycles from the last work of VECTOR to the end.
+    """
+
+    demand: Demand
+    configuration: Configuration
+    words: int
+    gemm: np.ndarray
+    vector: np.ndarray
+    loads: np.ndarray
+    sizes: np.ndarray
+    ordered: np.ndarray
+    last: int
+
+    def bound(self, memory: MemoryModel) -> Bound:
+        """Return the least cycles.
+
+        Before LOAD moves its first byte, FETCH has waited for the first instruction and LOAD for
+        main memory. The run ends with the response to the last beat of STORE. In between, LOAD and
+        STORE need at least as many cycles as main memory takes for their beats.
+        """
+        demand, configuration = self.demand, self.configuration
+        if not any(demand.busy):  # FETCH reads at least HALT
+            return Bound(memory.latency_cycles, "")
+        word = word_bytes(configuration)
+        begin = _transfer_cycles(word, configuration, memory) + memory.latency_cycles
+        read = demand.traffic[0] + (self.words - 1) * word  # the port reads instructions, too
+        gemm, vector, load, store = demand.busy
+        if load:
+            begin += memory.latency_cycles
+        end = memory.latency_cycles if store else 0
+        reads, writes = (
+            _transfer_cycles(size, configuration, memory) for size in (read, demand.traffic[1])
+        )
+        busy = gemm, vector, max(load, reads) if load else 0, max(store, writes)
+        parts = zip(demand.before, busy, demand.after, strict=True)
+        totals = [before + work + after if work else 0 for before, work, after in parts]
+        longest = max(totals)
+        path = self._longest_path(begin, end, memory)
+        return Bound(max(begin + longest + end, path), UNITS[totals.index(longest)])
+
+    def _longest_path(self, begin: int, end: int, memory: MemoryModel) -> int:
+        """Return the least cycles from start to end by way of cuts."""
+        machine = self.configuration
+        # Unused bandwidth does not accumulate beyond the beats of one period.
+        reads = self.sizes / machine.bus_bytes * memory.cycles / memory.beats - 2 * memory.cycles
+        starts = np.full((len(self.gemm), 1), VECTOR_RESULT_CYCLES)
+        first = np.zeros((2, len(self.gemm), 1))
+        starts[0], first[:, 0, 0] = begin, self.demand.before[:2]
+        tail = gemm_tail_cycles(machine) + 1
+        steps = starts + np.maximum.reduce(
+            [
+                np.where(self.gemm > 0, first[0] + self.gemm + tail, 0),
+                np.where(self.vector > 0, first[1] + self.vector, 0),
+                np.maximum(self.loads, reads) - VECTOR_RESULT_CYCLES,
+            ]
+        )
+        times = np.zeros(len(steps))
+        for place in range(1, len(times)):
+            before = self.ordered[:place, place]
+            times[place] = (times[:place] + steps[:place, place - 1])[before].max()
+        return math.floor((times + steps[:, -1]).max() - ROUNDING) + self.last + end
+
+
+def program_work(
+    groups: Sequence[Group | MovementGroup], demand: Demand, configuration: Configuration
+) -> ProgramWork:
+    """Return the least work of a program that computes the phases of groups, fused in any way.
 
     Parameters
     ----------
     demand
         The least work of each unit for all of them.
     """
-    busiest = busiest_unit(demand, configuration, memory)
     stages = _stages(groups, configuration)
-    cycles = _longest_path(stages, demand, configuration, memory)
-    port = _port_cycles(groups, stages, demand, configuration, memory)
-    return Bound(max(cycles, port, busiest.cycles), busiest.unit)
-
-
-def _port_cycles(
-    groups: Sequence[Group | MovementGroup],
-    stages: Sequence[_Stage],
-    demand: Demand,
-    configuration: Configuration,
-    memory: MemoryModel,
-) -> int:
-    """Return the least cycles in which the port reads instructions and operands."""
-    words = 1 + sum(stage.work.instructions for stage in stages if stage.work)
+    works = [(n, one, one.work) for n, one in enumerate(stages) if one.work is not None]
+    words = 1 + sum(work.instructions for *_, work in works)
     words += sum(isinstance(group, Group) for group in groups)  # each has a STORE
-    size = demand.traffic[0] + (words - 1) * word_bytes(configuration)
-    begin, _ = _ends(demand, configuration, memory)
-    return begin + _transfer_cycles(size, configuration, memory)
+    ahead, behind = _needs(stages)
+    mixed = _mixed(stages, ahead)
+    cuts = [number for number, _, work in works if work.vector]
+    cuts = cuts[:: -(-len(cuts) // MAX_CUTS) or 1]
+    rest = tile_cycles(configuration)
+    parts = [_behind(stage, work, number, behind, mixed, rest) for number, stage, work in works]
+    after = np.ones((4, 1 + len(cuts), len(works)))
+    for column, shares in enumerate(parts):
+        for kind, pairs in enumerate(shares):
+            after[kind, 1:, column] = np.max([_bits(bits, cuts) * one for bits, one in pairs], 0)
+    until = np.ones((len(works), 1 + len(cuts)))
+    for column, cut in enumerate(cuts):
+        until[:, column] = _bits(ahead[cut], [number for number, *_ in works])
+    table = np.array(
+        [(w.gemm, w.vector, *w.weights, *w.constants) for *_, w in works], dtype=float
+    ).reshape(-1, 6)
+    gemm, vector = ((after[unit] * table[:, unit]) @ until for unit in (0, 1))
+    loads, sizes = (
+        (after[2] * table[:, 2 + part] + after[3] * table[:, 4 + part]) @ until for part in (0, 1)
+    )
+    # At a cut, scratchpads may hold some of the constants.
+    memories = (Memory.WGT, Memory.PARAM, Memory.LUT)
+    for memory in memories:
+        held = configuration.size_bytes(memory)
+        sizes[1:] -= held
+        loads[1:] -= held // min(configuration.bus_bytes, configuration.row_bytes(memory))
+    ordered = np.ones((1 + len(cuts), 1 + len(cuts)), dtype=bool)
+    for column, cut in enumerate(cuts, 1):
+        ordered[1:, column] = _bits(ahead[cut], cuts)
+    bare = any(not work.vector for *_, work in works)
+    last = 0 if bare else VECTOR_RESULT_CYCLES + 1
+    return ProgramWork(demand, configuration, words, gemm, vector, loads, sizes, ordered, last)
 
 
-def busiest_unit(demand: Demand, configuration: Configuration, memory: MemoryModel) -> Bound:
-    """Return the least cycles of a program in which units never wait for each other.
+def _behind(
+    stage: _Stage,
+    work: PhaseWork,
+    number: int,
+    behind: Sequence[int],
+    mixed: Sequence[int],
+    rest: int,
+) -> list[list[tuple[int, float]]]:
+    """Return the cuts behind which a share of a phase's work is, for each kind of work.
 
-    Before LOAD moves its first byte, FETCH has waited for the first instruction and LOAD for main
-    memory. The run ends with the response to the last beat of STORE. In between, LOAD and STORE
-    need at least as many cycles as main memory takes for their beats.
+    The kinds are GEMM, VECTOR, and loads of weights and of other constants.
     """
-    begin, end = _ends(demand, configuration, memory)
-    gemm, vector, load, store = demand.busy
-    read, written = (_transfer_cycles(size, configuration, memory) for size in demand.traffic)
-    busy = gemm, vector, max(load, read), max(store, written)
-    parts = zip(demand.before, busy, demand.after, strict=True)
-    totals = [before + work + after if work else 0 for before, work, after in parts]
-    longest = max(totals)
-    return Bound(begin + longest + end, UNITS[totals.index(longest)] if longest else "")
+    waits = -1 if stage.streams else 0
+    for maker in stage.streams:
+        waits &= behind[maker] if maker >= 0 else 0
+    (stream,) = stage.streams if len(stage.streams) == 1 else (-1,)
+    some = mixed[stream] if stream >= 0 else 0
+    finish = (behind[number], 1.0) if work.pointwise else (waits, stage.real)
+    # Without the steps on padding, a last weight tile may be a short one, which need not rest.
+    real = stage.real if stage.real == 1 else max(stage.real - rest / max(work.gemm, 1), 0.0)
+    return [
+        [(waits, real)],
+        [finish],
+        [(waits, stage.real), (some, stage.taps)],
+        [finish, (mixed[number], 1.0)],
+    ]
 
 
-def _ends(demand: Demand, configuration: Configuration, memory: MemoryModel) -> tuple[int, int]:
-    """Return cycles of main memory before the first work, and after the last."""
-    if not any(demand.busy):  # FETCH reads at least HALT
-        return memory.latency_cycles, 0
-    _, _, load, store = demand.busy
-    word = _transfer_cycles(word_bytes(configuration), configuration, memory)
-    begin = memory.latency_cycles * (2 if load else 1) + word
-    return begin, memory.latency_cycles if store else 0
+def _bits(bits: int, places: Sequence[int]) -> np.ndarray:
+    return np.array([bits >> place & 1 for place in places], dtype=float)
 
 
 def _transfer_cycles(size: int, configuration: Configuration, memory: MemoryModel) -> int:
@@ -182,12 +290,10 @@ def _transfer_cycles(size: int, configuration: Configuration, memory: MemoryMode
     return max(0, (beats - 1) * memory.cycles // memory.beats + 1 - memory.cycles) if beats else 0
 
 
-# Phases and their reads ----------------------------------------------------------------------------
+# Phases and their reads --------------------------------------------------------------------------
 
 
-def _stages(
-    groups: Iterable[Group | MovementGroup], configuration: Configuration
-) -> list[_Stage]:
+def _stages(groups: Iterable[Group | MovementGroup], configuration: Configuration) -> list[_Stage]:
     stages: list[_Stage] = []
     makers: dict[str, int] = {}
     for group in groups:
@@ -195,7 +301,7 @@ def _stages(
             kind = group.nodes[0].attributes
             bijective = isinstance(kind, QReshape | QSwap)
             whole = bijective or isinstance(kind, QConcat | QInterleave)
-            stage = _Stage((), None)
+            stage = _Stage(tuple(group.nodes[0].output.type.shape), None)
             found = [makers[name] for name in group.inputs if name in makers]
             stage.edges = [_Edge(maker, None, whole) for maker in found]
             makers[group.output] = len(stages)
@@ -218,8 +324,12 @@ def _add_phases(
             if read in streams:
                 stage.streams.append(maker)
                 stage.real = min(stage.real, _real_share(read, step, kernel, stages, maker))
+                if step.product and len(streams) == 1:
+                    stage.taps = _least_taps(read, step, kernel, stages, maker)
             if maker >= 0 and (edge := _edge(read, step, kernel, maker, stages[maker])):
                 stage.edges.append(edge)
+                if edge.whole and edge.box and edge.box[-1].axis < 0 and _by_pixels(edge.box):
+                    stage.mixes.append(maker)
         inside[step.name] = len(stages)
         if step.name == kernel.output.name:
             makers[value_of(kernel.output)] = len(stages)
@@ -249,13 +359,39 @@ def _real_share(
     return share
 
 
-def _maker(
-    read: Read, kernel: Kernel, inside: Mapping[str, int], makers: Mapping[str, int]
-) -> int:
+def _least_taps(
+    read: Read, step: Phase, kernel: Kernel, stages: Sequence[_Stage], maker: int
+) -> float:
+    """Return the least share of the window's taps that meet a pixel."""
+    tensor = kernel.tensors.get(read.tensor)
+    if tensor is not None and (tensor.patches is not None or tensor.view is not None):
+        return 0.0
+    shape = tensor.shape if tensor is not None else stages[maker].shape
+    own = {axis.name for axis in step.finish.axes}
+    share = 1.0
+    for affine, extent in list(zip(read.index, shape, strict=True))[:-1]:
+        starts = taps = np.zeros(1, dtype=np.int64)
+        for axis, factor in affine.terms:
+            more = factor * np.arange(step.extents.get(axis, 1))
+            if axis in own:
+                starts = (starts[:, None] + more).ravel()
+            else:
+                taps = (taps[:, None] + more).ravel()
+        places = starts[:, None] + taps + affine.constant
+        met = np.zeros((extent, len(taps)), dtype=bool)
+        inside = (places >= 0) & (places < extent)
+        met[places[inside], np.broadcast_to(np.arange(len(taps)), places.shape)[inside]] = True
+        share *= float(met.mean(axis=1).min())
+    return share
+
+
+def _maker(read: Read, kernel: Kernel, inside: Mapping[str, int], makers: Mapping[str, int]) -> int:
     if read.tensor in inside:
         return inside[read.tensor]
-    return -1 if read.tensor in kernel.constants else makers.get(
-        value_of(kernel.tensors[read.tensor]), -1
+    return (
+        -1
+        if read.tensor in kernel.constants
+        else makers.get(value_of(kernel.tensors[read.tensor]), -1)
     )
 
 
@@ -333,10 +469,15 @@ def _reaches_all(span: _Span, extent: int) -> bool:
     return span.joined and span.low[0] == 0 and span.high[-1] == extent - 1
 
 
-# Needs of single elements --------------------------------------------------------------------------
+def _by_pixels(box: _Box) -> bool:
+    """Whether the pixels that an element needs do not depend on its channel."""
+    return all(span.axis < PIXEL_AXES for span in box[:-1])
 
 
-def _behind(stages: Sequence[_Stage]) -> tuple[list[int], list[int]]:
+# Needs of single elements ------------------------------------------------------------------------
+
+
+def _needs(stages: Sequence[_Stage]) -> tuple[list[int], list[int]]:
     """Return two sets of phases for each phase, as bits.
 
     Returns
@@ -360,9 +501,7 @@ def _behind(stages: Sequence[_Stage]) -> tuple[list[int], list[int]]:
     return ahead, behind
 
 
-def _needed(
-    number: int, start: _Box | None, stages: Sequence[_Stage], ahead: Sequence[int]
-) -> int:
+def _needed(number: int, start: _Box | None, stages: Sequence[_Stage], ahead: Sequence[int]) -> int:
     """Return the phases that each element of a phase needs whole."""
     found, parts, followed = 0, {number: start}, 0
     while parts and followed < MAX_PARTS:
@@ -406,86 +545,15 @@ def _is_whole(box: _Box, shape: Sequence[int]) -> bool:
     return all(span.low.max() <= 0 and span.high.min() >= extent - 1 for span, extent in pairs)
 
 
-# The longest path ----------------------------------------------------------------------------------
-
-
-def _longest_path(
-    stages: Sequence[_Stage], demand: Demand, configuration: Configuration, memory: MemoryModel
-) -> int:
-    """Return the least cycles between start and end, by all pairs of cuts."""
-    ahead, behind = _behind(stages)
-    cuts = [n for n, stage in enumerate(stages) if stage.work is not None and stage.work.vector]
-    used = 0
-    for bits in behind:
-        used |= bits
-    cuts = [n for n in cuts if used >> n & 1]
-    cuts = cuts[:: -(-len(cuts) // MAX_CUTS) or 1]
-    works = [(n, stage, stage.work) for n, stage in enumerate(stages) if stage.work is not None]
-    if not cuts or not works:
-        return 0
-    bit = [1 << cut for cut in cuts]
-    from_cut = np.ones((2, 1 + len(cuts), len(works)))  # of GEMM, of VECTOR
-    share = np.ones((2, len(works)))
-    to_cut = np.ones((len(works), len(cuts) + 1))
-    for column, (number, stage, work) in enumerate(works):
-        first = -1
-        for maker in stage.streams:
-            first &= behind[maker] if maker >= 0 else 0
-        gemm = first if stage.streams else 0
-        vector = behind[number] if work.pointwise else gemm
-        share[:, column] = stage.real, 1.0 if work.pointwise else stage.real
-        from_cut[0, 1:, column] = [bool(gemm & one) for one in bit]
-        from_cut[1, 1:, column] = [bool(vector & one) for one in bit]
-        to_cut[column, :-1] = [bool(ahead[cut] >> number & 1) for cut in cuts]
-    gemm, vector = (
-        np.array([getattr(work, name) for _, _, work in works]) for name in ("gemm", "vector")
-    )
-    loads, sizes = (
-        sum(
-            (from_cut[unit] * [getattr(work, name)[part] for _, _, work in works]) @ to_cut
-            for unit, name in enumerate(("weights", "constants"))
-        )
-        for part in (0, 1)
-    )
-    # A last weight tile may take fewer cycles than others, with or without padding.
-    gemm_behind = np.where(share[0] < 1, share[0] * gemm - tile_cycles(configuration), gemm)
-    gemms, vectors = (
-        np.vstack([whole @ to_cut, (where[1:] * np.maximum(part, 0)) @ to_cut])
-        for where, whole, part in (
-            (from_cut[0], gemm, gemm_behind), (from_cut[1], vector, share[1] * vector)
-        )
-    )
-    # At a cut, scratchpads may hold some of the constants.
-    memories = (Memory.WGT, Memory.PARAM, Memory.LUT)
-    held = sum(map(configuration.size_bytes, memories))
-    kept = sum(
-        configuration.size_bytes(memory)
-        // min(configuration.bus_bytes, configuration.row_bytes(memory))
-        for memory in memories
-    )
-    begin, end = _ends(demand, configuration, memory)
-    loads[1:] -= kept
-    sizes[1:] -= held
-    reads = sizes / configuration.bus_bytes * memory.cycles / memory.beats - 2 * memory.cycles
-    tail = gemm_tail_cycles(configuration) + 1
-    starts = np.full(1 + len(cuts), VECTOR_RESULT_CYCLES)
-    starts[0] = begin
-    first = np.zeros((2, 1 + len(cuts), 1))
-    first[:, 0, 0] = demand.before[:2]
-    through = np.maximum.reduce(
-        [
-            np.where(gemms > 0, first[0] + gemms + tail, 0),
-            np.where(vectors > 0, first[1] + vectors, 0),
-            loads - VECTOR_RESULT_CYCLES,
-            reads - VECTOR_RESULT_CYCLES,
-        ]
-    )
-    bare = any(work.vector == 0 for _, _, work in works)
-    through[:, -1] += end + (0 if bare else VECTOR_RESULT_CYCLES + 1)
-    weight = starts[:, None] + through
-    times = np.full(1 + len(cuts), -np.inf)
-    times[0] = 0
-    for place in range(len(cuts)):
-        before = [0, *(1 + n for n in range(place) if behind[cuts[place]] & bit[n])]
-        times[1 + place] = (times[before] + weight[before, place]).max()
-    return int(np.floor((times + weight[:, -1]).max()))
+def _mixed(stages: Sequence[_Stage], ahead: Sequence[int]) -> list[int]:
+    """Return, for each phase, those of which each element affects all channels of some pixel."""
+    mixed: list[int] = []
+    for stage in stages:
+        found = 0
+        for edge in stage.edges:
+            if edge.whole and edge.box and _by_pixels(edge.box):
+                found |= mixed[edge.maker]
+        for maker in stage.mixes:
+            found |= ahead[maker]
+        mixed.append(found)
+    return mixed
