@@ -166,20 +166,21 @@ class ProgramWork:
             return Bound(memory.latency_cycles, "")
         word = word_bytes(configuration)
         begin = _transfer_cycles(word, configuration, memory) + memory.latency_cycles
-        read = demand.traffic[0] + (self.words - 1) * word  # the port reads instructions, too
+        # The port reads instructions, too.
+        words = self.words * word
+        port = _transfer_cycles(demand.traffic[0] + words, configuration, memory)
+        port += memory.latency_cycles
         gemm, vector, load, store = demand.busy
         if load:
             begin += memory.latency_cycles
         end = memory.latency_cycles if store else 0
-        reads, writes = (
-            _transfer_cycles(size, configuration, memory) for size in (read, demand.traffic[1])
-        )
-        busy = gemm, vector, max(load, reads) if load else 0, max(store, writes)
+        reads, writes = (_transfer_cycles(size, configuration, memory) for size in demand.traffic)
+        busy = gemm, vector, max(load, reads), max(store, writes)
         parts = zip(demand.before, busy, demand.after, strict=True)
         totals = [before + work + after if work else 0 for before, work, after in parts]
         longest = max(totals)
         path = self._longest_path(begin, end, memory)
-        return Bound(max(begin + longest + end, path), UNITS[totals.index(longest)])
+        return Bound(max(begin + longest + end, port, path), UNITS[totals.index(longest)])
 
     def _longest_path(self, begin: int, end: int, memory: MemoryModel) -> int:
         """Return the least cycles from start to end by way of cuts."""
