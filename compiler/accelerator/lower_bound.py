@@ -171,6 +171,8 @@ class PhaseWork:
     weights, constants
         Cycles of LOAD for constant weights, and for the other constants of the finish; and their
         bytes in main memory.
+    tiles
+        Number of weight tiles of a product without a sliding window.
     instructions
         Number of instructions, without those for activations.
     pointwise
@@ -181,6 +183,7 @@ class PhaseWork:
     vector: int
     weights: tuple[int, int]
     constants: tuple[int, int]
+    tiles: int
     instructions: int
     pointwise: bool
 
@@ -193,15 +196,17 @@ def work_of_phases(kernel: Kernel, configuration: Configuration) -> list[PhaseWo
     for step in every:
         elements, product = _count(asked[step.name]), step.product is not None
         if not elements:
-            found.append(PhaseWork(0, 0, (0, 0), (0, 0), 0, pointwise=True))
+            found.append(PhaseWork(0, 0, (0, 0), (0, 0), 0, 0, pointwise=True))
             continue
         window = 1 if product else math.prod(step.reductions.values())
         steps = -(-elements // configuration.vector_lanes) * window * step.passes
-        weights, tiles = (0, 0), int(product)
+        weights, tiles, parts = (0, 0), 0, int(product)
         if step.weights is not None and step.weights.tensor in kernel.constants:
             size = _count(asked[step.weights.tensor])
             # A GEMM has all its weights in WGT when it starts.
-            tiles = max(1, -(-size // configuration.size_bytes(Memory.WGT)))
+            parts = max(1, -(-size // configuration.size_bytes(Memory.WGT)))
+            if step.window is None:
+                tiles = size // configuration.tile_bytes
             if fits_four_bits(kernel, step.weights.tensor, step.window, configuration):
                 held, cycles = four_bits_load(size, configuration)
                 weights = cycles, held
@@ -223,7 +228,8 @@ def work_of_phases(kernel: Kernel, configuration: Configuration) -> list[PhaseWo
                     sum(_pieces(size, memory, configuration) for size, memory in sizes),
                     sum(size for size, _ in sizes),
                 ),
-                instructions=2 * tiles + (0 if step.is_bare else step.passes) + len(sizes),
+                tiles=tiles,
+                instructions=2 * parts + (0 if step.is_bare else step.passes) + len(sizes),
                 pointwise=not step.finish.reductions and step.passes == 1,
             )
         )

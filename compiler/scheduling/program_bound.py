@@ -187,22 +187,23 @@ class ProgramWork:
         machine = self.configuration
         # Unused bandwidth does not accumulate beyond the beats of one period.
         reads = self.sizes / machine.bus_bytes * memory.cycles / memory.beats - 2 * memory.cycles
-        starts = np.full((len(self.gemm), 1), VECTOR_RESULT_CYCLES)
-        first = np.zeros((2, len(self.gemm), 1))
-        starts[0], first[:, 0, 0] = begin, self.demand.before[:2]
+        waits = np.full((2, len(self.gemm), 1), VECTOR_RESULT_CYCLES)
+        waits[:, 0, 0] = begin + np.array(self.demand.before[:2])
         tail = gemm_tail_cycles(machine) + 1
-        steps = starts + np.maximum.reduce(
+        loads = np.maximum(self.loads, reads)
+        loads[0] += begin
+        steps = np.maximum.reduce(
             [
-                np.where(self.gemm > 0, first[0] + self.gemm + tail, 0),
-                np.where(self.vector > 0, first[1] + self.vector, 0),
-                np.maximum(self.loads, reads) - VECTOR_RESULT_CYCLES,
+                np.where(self.gemm > 0, waits[0] + self.gemm + tail, 0),
+                np.where(self.vector > 0, waits[1] + self.vector, 0),
+                loads,
             ]
         )
         times = np.zeros(len(steps))
         for place in range(1, len(times)):
             before = self.ordered[:place, place]
             times[place] = (times[:place] + steps[:place, place - 1])[before].max()
-        return math.floor((times + steps[:, -1]).max() - ROUNDING) + self.last + end
+        return math.ceil((times + steps[:, -1]).max() - ROUNDING) + self.last + end
 
 
 def program_work(
@@ -274,7 +275,7 @@ def _behind(
     # Without the steps on padding, a last weight tile may be a short one, which need not rest.
     real = stage.real if stage.real == 1 else max(stage.real - rest / max(work.gemm, 1), 0.0)
     return [
-        [(waits, real)],
+        [(waits, real), (some, max(stage.taps * work.tiles - 1, 0) * rest / max(work.gemm, 1))],
         [finish],
         [(waits, stage.real), (some, stage.taps)],
         [finish, (mixed[number], 1.0)],
