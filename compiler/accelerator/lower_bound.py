@@ -2,7 +2,8 @@
 
 The bound holds for every program of this machine that computes each product of the kernel on GEMM
 and each finish on VECTOR, and that starts with empty scratchpads. It assumes main memory without
-latency, as fast as the port. `demand_of` explains each unit's share. Costs that it ignores make the
+latency, as fast as the port; `scheduling.program_bound` adds that of a program's memory, and what
+layers wait for. `demand_of` explains each unit's share. Costs that it ignores make the
 bound smaller, never larger.
 """
 

@@ -31,7 +31,7 @@ def pooled(size: int, channels: int, kernel: int = 1) -> Graph:
     """A convolution, the mean of its image, and a convolution with many weights."""
     net = Network((1, size, size, 8))
     image = net.conv(net.input, "image", 8)
-    mean = net.pool(image, "mean", QAvgPool((size, size), (1, 1), (0, 0, 0, 0), 0.02, 0, -128, 127))
+    mean = net.pool(image, "mean", QAvgPool((size, size), (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0))
     return net.graph(net.conv(mean, "last", channels, kernel))
 
 
