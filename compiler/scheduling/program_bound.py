@@ -347,6 +347,8 @@ def _real_share(
     tensor = kernel.tensors.get(read.tensor)
     if tensor is not None and tensor.patches is not None:
         return 0.0  # gathered windows have rows of padding
+    if step.bordered:
+        return 0.0  # so may have the product's further row
     shape = tensor.shape if tensor is not None else stages[maker].shape
     extents = step.extents
     share = 1.0
@@ -358,7 +360,8 @@ def _real_share(
         if step.window is not None:  # padding is streamed, too
             inside = min(inside, extent / (max(places.max() + 1, extent) - min(places.min(), 0)))
         share *= inside
-    return share
+    further = step.excess is not None and step.excess.terms
+    return share if share == 1 or not further else 0.0  # further tiles have other taps
 
 
 def _least_taps(
