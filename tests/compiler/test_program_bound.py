@@ -1,5 +1,7 @@
 """The bound of a program: work before and behind a layer that needs a whole image adds up."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from tilewright.compiler.graph import Graph, QAvgPool
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.pipeline.network_bound import network_work
 from tilewright.compiler.scheduling.program_bound import ProgramWork
+from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import word_bytes
 from tilewright.isa.memory_model import MemoryModel
@@ -111,3 +114,39 @@ def test_no_program_with_a_mean_beats_its_bound(kernel, memory):
         assert isinstance(bound, int)
         assert work_of(graph).demand.cycles < bound <= exact
         assert work_of(graph).bound(memory).cycles <= exact
+
+
+def drawn(seed: int) -> Graph:
+    """A random network of windows, strides, residuals, tables, poolings and means."""
+    chance = random.Random(seed)
+    net = Network((1, chance.choice((1, 5, 12)), chance.choice((1, 6, 16)), 8))
+    last, channels = net.input, 8
+    for number in range(chance.randint(3, 7)):
+        name, shape = f"n{number}", net.builder.types[last].shape
+        kind = chance.choice(("conv", "conv", "depthwise", "mean", "table", "residual"))
+        if kind == "mean":
+            whole = QAvgPool(shape[1:3], (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0)
+            last = net.pool(last, name, whole)
+        elif kind == "table":
+            last = net.table(last, name)
+        elif kind == "residual":
+            last = net.add(net.conv(last, f"{name} branch", channels, 3), last, name)
+        else:
+            groups = channels if kind == "depthwise" else 1
+            channels = channels if groups > 1 else chance.choice((8, 24, 200))
+            last = net.conv(last, name, channels, chance.choice((1, 3, 5)), 1, groups)
+    return net.graph(last)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_program_of_a_drawn_network_beats_its_bound(seed):
+    graph, machine = drawn(seed), PRESETS[("4x4", "8x8", "16x8")[seed % 3]]
+    try:
+        module = compile_module(graph, machine)
+    except CompileError:
+        pytest.skip("a layer does not fit the machine")
+    (work,) = network_work(graph, machine)
+    (segment,) = module.segments
+    for memory in (MEMORY, MemoryModel(), MemoryModel(latency_cycles=700, cycles=3)):
+        exact = time_program(segment.program, machine, memory).cycles
+        assert work.demand.cycles < work.bound(memory).cycles <= exact
