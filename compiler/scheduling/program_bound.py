@@ -111,7 +111,9 @@ class _Stage:
     real
         Share of the steps that read elements; the others read only padding.
     taps
-        Least share of the weights of a pixel's taps that one pixel of the stream needs.
+        Least share of the window's taps that meet one pixel of the stream.
+    met
+        Share of the taps that meet any pixel; the others meet only padding.
     mixes
         Phases of which each element affects all channels of some pixel of the result.
     """
@@ -122,6 +124,7 @@ class _Stage:
     streams: list[int] = field(default_factory=list)
     real: float = 1.0
     taps: float = 0.0
+    met: float = 0.0
     mixes: list[int] = field(default_factory=list)
 
 
@@ -277,7 +280,7 @@ def _behind(
     return [
         [(waits, real), (some, max(stage.taps * work.tiles - 1, 0) * rest / max(work.gemm, 1))],
         [finish],
-        [(waits, stage.real), (some, stage.taps)],
+        [(waits, max(stage.real, stage.met)), (some, stage.taps)],
         [finish, (mixed[number], 1.0)],
     ]
 
@@ -327,7 +330,7 @@ def _add_phases(
                 stage.streams.append(maker)
                 stage.real = min(stage.real, _real_share(read, step, kernel, stages, maker))
                 if step.product and len(streams) == 1:
-                    stage.taps = _least_taps(read, step, kernel, stages, maker)
+                    stage.taps, stage.met = _taps(read, step, kernel, stages, maker)
             if maker >= 0 and (edge := _edge(read, step, kernel, maker, stages[maker])):
                 stage.edges.append(edge)
                 if edge.whole and edge.box and edge.box[-1].axis < 0 and _by_pixels(edge.box):
@@ -364,16 +367,16 @@ def _real_share(
     return share if share == 1 or not further else 0.0  # further tiles have other taps
 
 
-def _least_taps(
+def _taps(
     read: Read, step: Phase, kernel: Kernel, stages: Sequence[_Stage], maker: int
-) -> float:
-    """Return the least share of the window's taps that meet a pixel."""
+) -> tuple[float, float]:
+    """Return the least share of the window's taps that meet one pixel, and that which meets any."""
     tensor = kernel.tensors.get(read.tensor)
     if tensor is not None and (tensor.patches is not None or tensor.view is not None):
-        return 0.0
+        return 0.0, 0.0
     shape = tensor.shape if tensor is not None else stages[maker].shape
     own = {axis.name for axis in step.finish.axes}
-    share = 1.0
+    least = some = 1.0
     for affine, extent in list(zip(read.index, shape, strict=True))[:-1]:
         starts = taps = np.zeros(1, dtype=np.int64)
         for axis, factor in affine.terms:
@@ -386,8 +389,9 @@ def _least_taps(
         met = np.zeros((extent, len(taps)), dtype=bool)
         inside = (places >= 0) & (places < extent)
         met[places[inside], np.broadcast_to(np.arange(len(taps)), places.shape)[inside]] = True
-        share *= float(met.mean(axis=1).min())
-    return share
+        least *= float(met.mean(axis=1).min())
+        some *= float(met.any(axis=0).mean())
+    return least, some
 
 
 def _maker(read: Read, kernel: Kernel, inside: Mapping[str, int], makers: Mapping[str, int]) -> int:
