@@ -125,7 +125,7 @@ def drawn(seed: int) -> Graph:
         name, shape = f"n{number}", net.builder.types[last].shape
         kind = chance.choice(("conv", "conv", "depthwise", "mean", "table", "residual"))
         if kind == "mean":
-            whole = QAvgPool(shape[1:3], (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0)
+            whole = QAvgPool((shape[1], shape[2]), (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0)
             last = net.pool(last, name, whole)
         elif kind == "table":
             last = net.table(last, name)
