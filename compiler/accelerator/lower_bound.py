@@ -2,7 +2,8 @@
 
 The bound holds for every program of this machine that computes each product of the kernel on GEMM
 and each finish on VECTOR, and that starts with empty scratchpads. It assumes main memory without
-latency, as fast as the port. `demand_of` explains each unit's share. Costs that it ignores make the
+latency, as fast as the port; `scheduling.program_bound` adds that of a program's memory, and what
+layers wait for. `demand_of` explains each unit's share. Costs that it ignores make the
 bound smaller, never larger.
 """
 
@@ -158,6 +159,82 @@ def demand_of(
         after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
         traffic=(sum(size for size, _ in loaded), stored),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseWork:
+    """The least work of one phase.
+
+    Parameters
+    ----------
+    gemm, vector
+        Cycles of its products, and of its finish.
+    weights, constants
+        Cycles of LOAD for constant weights, and for the other constants of the finish; and their
+        bytes in main memory.
+    tiles
+        Number of weight tiles of a product without a sliding window.
+    instructions
+        Number of instructions, without those for activations.
+    pointwise
+        Whether each step of the finish needs all that its element needs.
+    """
+
+    gemm: int
+    vector: int
+    weights: tuple[int, int]
+    constants: tuple[int, int]
+    tiles: int
+    instructions: int
+    pointwise: bool
+
+
+def work_of_phases(kernel: Kernel, configuration: Configuration) -> list[PhaseWork]:
+    """The work of each phase, as far as it needs operands of the phase."""
+    every = phases_of(kernel)
+    asked = _asked(kernel, every)
+    found = []
+    for step in every:
+        elements, product = _count(asked[step.name]), step.product is not None
+        if not elements:
+            found.append(PhaseWork(0, 0, (0, 0), (0, 0), 0, 0, pointwise=True))
+            continue
+        window = 1 if product else math.prod(step.reductions.values())
+        steps = -(-elements // configuration.vector_lanes) * window * step.passes
+        weights, tiles, parts = (0, 0), 0, int(product)
+        if step.weights is not None and step.weights.tensor in kernel.constants:
+            size = _count(asked[step.weights.tensor])
+            # A GEMM has all its weights in WGT when it starts.
+            parts = max(1, -(-size // configuration.size_bytes(Memory.WGT)))
+            if step.window is None:
+                tiles = size // configuration.tile_bytes
+            if fits_four_bits(kernel, step.weights.tensor, step.window, configuration):
+                held, cycles = four_bits_load(size, configuration)
+                weights = cycles, held
+            else:
+                weights = _pieces(size, Memory.WGT, configuration), size
+        row = step.bias or step.scale
+        reads = ((row, Memory.PARAM), (step.epsilon, Memory.PARAM), (step.table, Memory.LUT))
+        sizes = [
+            (_count(asked[read.tensor]) * memory.scratchpad.element_bytes, memory)
+            for read, memory in reads
+            if read is not None and kernel.tensors[read.tensor].view is None
+        ]
+        found.append(
+            PhaseWork(
+                gemm=_gemm_cycles(step, asked, configuration) if product else 0,
+                vector=0 if step.is_bare else steps,
+                weights=weights,
+                constants=(
+                    sum(_pieces(size, memory, configuration) for size, memory in sizes),
+                    sum(size for size, _ in sizes),
+                ),
+                tiles=tiles,
+                instructions=2 * parts + (0 if step.is_bare else step.passes) + len(sizes),
+                pointwise=not step.finish.reductions and step.passes == 1,
+            )
+        )
+    return found
 
 
 def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:

@@ -10,6 +10,7 @@ from ...collector import paused_collector
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ...wording import counted
+from ..accelerator.lower_bound import chained
 from ..accelerator.residents import frames_of
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
@@ -22,6 +23,7 @@ from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.given_schedules import refuse_unknown_layers, refuse_unknown_nodes
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
+from ..scheduling.program_bound import program_work
 from .group import MAX_ALONE_CYCLES, group, narrower_ports, peak_cycles
 from .link import link, prove
 from .lower import lower
@@ -87,7 +89,7 @@ def compile_request(
         graph=placed.graph,
         steps=tuple(steps),
         segments=tuple(linked.segment for linked in segments),
-        report=_report(segments, timed=measure is not None),
+        report=_report(segments, request, timed=measure is not None),
         memory=request.memory,
     )
     if not request.lean:
@@ -214,12 +216,21 @@ class _Compiler:
         return replace(module, code=code, choices=choices, report=report)
 
 
-def _report(segments: Sequence[Linked], *, timed: bool) -> dict[str, Any]:
+def _bound(linked: Linked, request: CompileRequest) -> int:
+    """Return the lower bound of a segment's cycles with the memory of the request."""
+    layers = linked.layers
+    demand = chained([layer.gap.among for layer in layers])
+    groups = [layer.group for layer in layers]
+    return program_work(groups, demand, request.configuration).bound(request.memory).cycles
+
+
+def _report(segments: Sequence[Linked], request: CompileRequest, *, timed: bool) -> dict[str, Any]:
     cycles = sum(linked.cycles for linked in segments)
     gaps = [[layer.gap for layer in linked.layers] for linked in segments]
+    bound = sum(_bound(linked, request) for linked in segments)
     return {
         "instructions": sum(len(linked.segment.program) for linked in segments),
-        **report_of(gaps, cycles if timed else None),
+        **report_of(gaps, bound, cycles if timed else None),
         "ports": [linked.lowered.scheduled.grouped.searched.bus_bits for linked in segments],
         "windows": [
             {

@@ -1,4 +1,4 @@
-"""A lower bound on the demand of a network, for every program that may be compiled for it.
+"""A lower bound on the work of a network, for every program that may be compiled for it.
 
 The search decides by time which nodes are fused into one kernel. Here, every node that may be fused
 is. This grouping has the least work for each unit: a fused value is neither stored nor loaded, and
@@ -18,6 +18,7 @@ from ..placement import DEFAULT_COSTS, STRICT_PLACEMENT, Costs, Placement
 from ..placement.node_cycles import Estimator
 from ..scheduling.fusion import Group, MovementGroup, form_groups
 from ..scheduling.given_schedules import Part
+from ..scheduling.program_bound import ProgramWork, program_work
 from ..tensor import Kernel
 from .place import place
 from .request import CompileRequest
@@ -35,14 +36,14 @@ class _FusesAll(Estimator):
         return 0
 
 
-def network_demands(
+def network_work(
     graph: Graph,
     configuration: Configuration,
     *,
     options: Options = DEFAULT_OPTIONS,
     placement: Placement = STRICT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
-) -> tuple[Demand, ...]:
+) -> tuple[ProgramWork, ...]:
     """Return the least work of each segment, for every program that the compiler may choose.
 
     Segments are separate programs that run one after the other. The arguments are those of
@@ -63,15 +64,15 @@ def network_demands(
     )
     placed = place(request)
     return tuple(
-        _segment_demand(placed.graph, nodes, configuration, options)
+        _segment_work(placed.graph, nodes, configuration, options)
         for nodes in placed.parts
         if placed.is_segment(nodes)
     )
 
 
-def _segment_demand(
+def _segment_work(
     graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
-) -> Demand:
+) -> ProgramWork:
     layout = lay_out_segment(graph, nodes, configuration, options)
     groups = form_groups(layout, _FusesAll(configuration))
     kernels = (kernel for group in groups for kernel, _ in group.work)
@@ -89,7 +90,8 @@ def _segment_demand(
     ]
     tile = min((demand.before[0] for demand in demands if demand.busy[0]), default=0)
     before = (tile, *(min(column) for column in zip(*map(_counted, firsts), strict=True)))
-    return Demand(before, whole.busy, whole.after, whole.traffic)
+    demand = Demand(before, whole.busy, whole.after, whole.traffic)
+    return program_work(groups, demand, configuration)
 
 
 def _counted(demand: Demand) -> Iterator[int]:

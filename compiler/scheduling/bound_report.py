@@ -79,13 +79,17 @@ def layer_gap(
     return LayerGap(name, cycles, timer is not None, alone, among)
 
 
-def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dict[str, Any]:
+def report_of(
+    segments: Sequence[Sequence[LayerGap]], bound: int, cycles: int | None
+) -> dict[str, Any]:
     """The part of a module's report about its cycles, as JSON values.
 
     Parameters
     ----------
     segments
         The layers of every segment.
+    bound
+        Lower bound in cycles for all segments.
     cycles
         Exact cycles of all segments; None if unknown.
 
@@ -96,7 +100,6 @@ def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dic
         each layer alone, with the unit that determines its bound. No program of the same layers
         takes fewer cycles than `bound`. A program with other fused layers could.
     """
-    bound = sum(chained([layer.among for layer in layers]).cycles for layers in segments)
     return {
         "cycles": cycles,
         "bound": bound,

@@ -23,10 +23,10 @@ from ...compiler.accelerator.kernels import build_kernel
 from ...compiler.accelerator.lower_bound import UNITS, demand_of
 from ...compiler.graph import Builder, Graph, Output, QAdd, QConv, TensorType, Value
 from ...compiler.pipeline import compile_module
-from ...compiler.pipeline.network_bound import network_demands
+from ...compiler.pipeline.network_bound import network_work
 from ...compiler.placement import STRICT_PLACEMENT
 from ...isa.configuration import Configuration
-from ...isa.settings import load_configuration
+from ...isa.settings import DEFAULT_MEMORY, load_configuration
 from ...sim.timing import ExactMeasure
 
 ADD = QAdd((9, 7), 5, 0.08, -3)
@@ -109,14 +109,15 @@ def measure(blocks: Sequence[McuBlock], configuration: Configuration) -> Iterato
         report = compile_module(
             graph, configuration, measure=ExactMeasure(), placement=STRICT_PLACEMENT, lean=True
         ).report
-        (demand,) = network_demands(graph, configuration)
+        (work,) = network_work(graph, configuration)
+        bound = work.bound(DEFAULT_MEMORY)
         nodes = list(node_figures(graph, configuration))
         yield {
             "block": block.name,
             "cycles": report["cycles"],
-            "bound": demand.cycles,
-            "unit": demand.unit,
-            "ratio": report["cycles"] / demand.cycles,
+            "bound": bound.cycles,
+            "unit": bound.unit,
+            "ratio": report["cycles"] / bound.cycles,
             "utilisation": sum(node["full_array"] for node in nodes) / report["cycles"],
             "layers": report["layers"],
             "nodes": nodes,

@@ -16,7 +16,7 @@ from ...compiler.main_memory.segment_layout import lay_out_segment
 from ...compiler.module import Layer, Module
 from ...compiler.options import DEFAULT_OPTIONS
 from ...compiler.pipeline import CompileRequest
-from ...compiler.pipeline.network_bound import network_demands
+from ...compiler.pipeline.network_bound import network_work
 from ...compiler.pipeline.place import place
 from ...compiler.placement import DEFAULT_PLACEMENT
 from ...compiler.scheduling.candidate_timer import NEVER, CandidateTimer
@@ -50,8 +50,8 @@ def least_cycles(module: Module) -> int | None:
     own = [sum(len(owned[one.output]) for one in each.layers) for each in module.segments]
     if wanted != own:
         return None
-    demands = network_demands(module.graph, module.configuration, placement=DEFAULT_PLACEMENT)
-    return sum(demand.cycles for demand in demands)
+    works = network_work(module.graph, module.configuration, placement=DEFAULT_PLACEMENT)
+    return sum(work.bound(module.memory).cycles for work in works)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ import pytest
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.pipeline.compile import compile_request
-from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.pipeline.network_bound import network_work
 from tilewright.compiler.pipeline.request import CompileRequest, Linked
 from tilewright.compiler.scheduling.kernel_programs import ProgramStore
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load
+from tilewright.isa.settings import DEFAULT_MEMORY
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
 from tilewright.sim.timing import ExactMeasure, time_program
@@ -73,7 +74,7 @@ def run(proto: onnx.ModelProto, configuration: Configuration, kind: str = "sim")
 
 def bound(machine: Configuration) -> int:
     graph = import_model(network().SerializeToString())
-    return sum(demand.cycles for demand in network_demands(graph, machine))
+    return sum(work.bound(DEFAULT_MEMORY).cycles for work in network_work(graph, machine))
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)

@@ -21,12 +21,13 @@ from tilewright.compiler.graph.macs import macs_of
 from tilewright.compiler.graph.operators import FromBytes, QSums
 from tilewright.compiler.passes.split_pools import split_pools
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.pipeline.network_bound import network_work
 from tilewright.compiler.placement import COST, HOST, STRICT_PLACEMENT, Costs, HostSpeed, Placement
 from tilewright.compiler.placement.user_placement import ACCELERATOR
 from tilewright.errors import CompileError, UnfitError
 from tilewright.flows.execution.timed import require_segments
 from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.isa.settings import DEFAULT_MEMORY
 from tilewright.runtime import Session, open_device
 from tilewright.sim.timing import ExactMeasure
 
@@ -124,8 +125,8 @@ def test_only_windows_that_need_two_loops_are_split():
 def test_the_bound_holds_for_split_pools(pool):
     graph = pooled(pool)
     report = compile_module(graph, GATEMATE, measure=ExactMeasure(), lean=True).report
-    (demand,) = network_demands(graph, GATEMATE)
-    assert 0 < demand.cycles <= report["cycles"]
+    (work,) = network_work(graph, GATEMATE)
+    assert 0 < work.bound(DEFAULT_MEMORY).cycles <= report["cycles"]
 
 
 @pytest.mark.parametrize("measure", [None, ExactMeasure()])

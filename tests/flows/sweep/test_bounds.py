@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
-from tilewright.compiler.pipeline.network_bound import network_demands
+from tilewright.compiler.pipeline.network_bound import network_work
 from tilewright.compiler.placement import STRICT_PLACEMENT
 from tilewright.errors import CompileError
 from tilewright.flows.execution.compile_graph import compile_graph
@@ -99,6 +99,6 @@ def test_the_unit_with_most_work_is_named(digits):
 
 
 def test_a_segment_is_a_program(digits):
-    (demand,) = network_demands(digits.graph, PRESETS["8x8"])
-    assert min(demand.busy) > 0
-    assert min(demand.traffic) > 0
+    (work,) = network_work(digits.graph, PRESETS["8x8"])
+    assert min(work.demand.busy) > 0
+    assert min(work.demand.traffic) > 0

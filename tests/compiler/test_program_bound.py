@@ -1,0 +1,152 @@
+"""The bound of a program: work before and behind a layer that needs a whole image adds up."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.accelerator.lower_bound import UNITS
+from tilewright.compiler.graph import Graph, QAvgPool
+from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.pipeline.network_bound import network_work
+from tilewright.compiler.scheduling.program_bound import ProgramWork
+from tilewright.errors import CompileError
+from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.encoding import word_bytes
+from tilewright.isa.memory_model import MemoryModel
+from tilewright.isa.pipeline import VECTOR_RESULT_CYCLES
+from tilewright.sim.timing import ExactMeasure, time_program
+
+from .test_fusion import Network
+
+MACHINE = PRESETS["8x8"]
+MEMORY = MemoryModel(latency_cycles=1)
+GEMM, VECTOR, LOAD = map(UNITS.index, ("gemm", "vector", "load"))
+
+
+def work_of(graph: Graph) -> ProgramWork:
+    """The work of the only program of a graph."""
+    (work,) = network_work(graph, MACHINE)
+    return work
+
+
+def pooled(size: int, channels: int, kernel: int = 1) -> Graph:
+    """A convolution, the mean of its image, and a convolution with many weights."""
+    net = Network((1, size, size, 8))
+    image = net.conv(net.input, "image", 8)
+    mean = net.pool(image, "mean", QAvgPool((size, size), (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0))
+    return net.graph(net.conv(mean, "last", channels, kernel))
+
+
+def chain(*channels: int) -> Graph:
+    """Convolutions of single pixels, none of which needs a whole image."""
+    net = Network((1, 16, 16, 8))
+    last = net.input
+    for number, count in enumerate(channels):
+        last = net.conv(last, f"conv {number}", count)
+    return net.graph(last)
+
+
+def test_work_before_and_behind_a_mean_adds_up():
+    work = work_of(pooled(16, 64))
+    pixels = 16 * 16
+    # VECTOR finishes the image and sums it; then it finishes the last layer.
+    steps = (pixels + pixels) * 8 // MACHINE.vector_lanes
+    blocks_of_results = 64 // MACHINE.vector_lanes
+    begin = 2 * MEMORY.latency_cycles + word_bytes(MACHINE) // MACHINE.bus_bytes - 1
+    last = VECTOR_RESULT_CYCLES + 1 + MEMORY.latency_cycles
+    least = (
+        begin + work.demand.before[VECTOR] + steps + VECTOR_RESULT_CYCLES + blocks_of_results + last
+    )
+    assert work.bound(MEMORY).cycles == least
+    assert least > begin + work.demand.cycles + MEMORY.latency_cycles
+
+
+def test_layers_of_single_pixels_overlap():
+    work = work_of(chain(8, 8, 8))
+    assert not work.gemm[1:].any()
+    assert not work.vector[1:].any()
+    begin = 2 * MEMORY.latency_cycles + word_bytes(MACHINE) // MACHINE.bus_bytes - 1
+    assert work.bound(MEMORY).cycles == begin + work.demand.cycles + MEMORY.latency_cycles
+
+
+def test_weights_behind_a_cut_are_loaded_behind_it_unless_they_fit():
+    held = sum(map(MACHINE.size_bytes, (Memory.WGT, Memory.PARAM, Memory.LUT)))
+    channels = 512
+    work = work_of(chain(8, channels, channels))
+    behind_first = work.sizes[1, -1] + held
+    # The second layer may have begun, but no pixel of the third can do without all its weights.
+    assert channels * channels < behind_first < work.demand.traffic[0]
+
+
+def test_taps_that_meet_only_padding_may_come_before():
+    """Of a 3x3 window on one pixel, only the middle tap needs the mean."""
+    work = work_of(pooled(16, 64, kernel=3))
+    plain = work_of(pooled(16, 64))
+    (mean,) = np.flatnonzero(work.vector[:, -1] == work.vector[1:, -1].min())[:1]
+    assert work.gemm[mean, -1] <= plain.gemm[mean, -1] < work.demand.busy[GEMM] / 4
+
+
+@pytest.mark.parametrize("latency", [1, 64, 900])
+def test_latency_counts_before_the_first_work_and_after_the_last(latency):
+    memory = MemoryModel(latency_cycles=latency)
+    for graph in (pooled(8, 8), chain(8)):
+        work = work_of(graph)
+        assert work.bound(memory).cycles >= work.demand.cycles + 3 * latency
+
+
+def test_a_port_reads_instructions_too():
+    work = work_of(chain(8))
+    slow = MemoryModel(latency_cycles=1, cycles=100)
+    beats = (work.demand.traffic[0] + work.words * word_bytes(MACHINE)) // MACHINE.bus_bytes
+    # Two LOADs of constants, GEMM, VECTOR, STORE, HALT; the image may be part of another LOAD.
+    assert work.words == 6
+    assert work.bound(slow).cycles >= 100 * (beats - 2)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("memory", [MEMORY, MemoryModel(latency_cycles=700, cycles=3)])
+def test_no_program_with_a_mean_beats_its_bound(kernel, memory):
+    for graph in (pooled(16, 512, kernel), chain(8, 512, 512, 64)):
+        module = compile_module(graph, MACHINE, measure=ExactMeasure(memory), memory=memory)
+        exact = sum(time_program(one.program, MACHINE, memory).cycles for one in module.segments)
+        bound = module.report["bound"]
+        assert isinstance(bound, int)
+        assert work_of(graph).demand.cycles < bound <= exact
+        assert work_of(graph).bound(memory).cycles <= exact
+
+
+def drawn(seed: int) -> Graph:
+    """A random network of windows, strides, residuals, tables, poolings and means."""
+    chance = random.Random(seed)
+    net = Network((1, chance.choice((1, 5, 12)), chance.choice((1, 6, 16)), 8))
+    last, channels = net.input, 8
+    for number in range(chance.randint(3, 7)):
+        name, shape = f"n{number}", net.builder.types[last].shape
+        kind = chance.choice(("conv", "conv", "depthwise", "mean", "table", "residual"))
+        if kind == "mean":
+            whole = QAvgPool((shape[1], shape[2]), (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0)
+            last = net.pool(last, name, whole)
+        elif kind == "table":
+            last = net.table(last, name)
+        elif kind == "residual":
+            last = net.add(net.conv(last, f"{name} branch", channels, 3), last, name)
+        else:
+            groups = channels if kind == "depthwise" else 1
+            channels = channels if groups > 1 else chance.choice((8, 24, 200))
+            last = net.conv(last, name, channels, chance.choice((1, 3, 5)), 1, groups)
+    return net.graph(last)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_program_of_a_drawn_network_beats_its_bound(seed):
+    graph, machine = drawn(seed), PRESETS[("4x4", "8x8", "16x8")[seed % 3]]
+    try:
+        module = compile_module(graph, machine)
+    except CompileError:
+        pytest.skip("a layer does not fit the machine")
+    (work,) = network_work(graph, machine)
+    (segment,) = module.segments
+    for memory in (MEMORY, MemoryModel(), MemoryModel(latency_cycles=700, cycles=3)):
+        exact = time_program(segment.program, machine, memory).cycles
+        assert work.demand.cycles < work.bound(memory).cycles <= exact
