@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.compiler.accelerator.matching import MatchedInstruction, find_pattern, lane_axes
 from tilewright.compiler.accelerator.tensorise import Tensoriser
-from tilewright.compiler.accelerator.tile_layout import Buffer, TileLayout, dense_places
+from tilewright.compiler.accelerator.tile_layout import Buffer, TileLayout, dense_layout
 from tilewright.compiler.tensor import Axis, Compute, Kernel, Tensor, evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Memory
@@ -21,7 +21,7 @@ def axis(name: str) -> Affine:
 
 
 def dense(extents):
-    return dict(zip(extents, dense_places(tuple(extents.values())), strict=True))
+    return dict(zip(extents, dense_layout(tuple(extents.values())), strict=True))
 
 
 def tensorise(compute, tile, buffers, configuration, accumulate=False):
