@@ -127,6 +127,12 @@ _COMPARED: Mapping[type[ast.cmpop], Callable[[Formula, Formula], Formula]] = {
 # Reading -----------------------------------------------------------------------------------------
 
 
+APPROXIMATED = frozenset(
+    ("exp", "expm1", "log", "tanh", "sigmoid", "softplus", "erf", "gelu", "pow", "sin", "cos")
+)
+"""Operations that machine code computes by polynomials; they differ in the last bits."""
+
+
 def read_formula(law: str) -> Formula:
     """Read a law: `x * clip(x / 6 + 0.5, 0, 1)`, `x if x > 0 else alpha * expm1(x)`.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...isa.numbers import INT8_MAX, INT8_MIN
-from ..formulas import Formula, is_number, operations_in, real_numbers, substituted
+from ..formulas import APPROXIMATED, Formula, is_number, operations_in, real_numbers, substituted
 from ..graph import operators as ops
 from ..graph.operators import Operator, Where
 from .integer_bounds import is_plain
@@ -43,11 +43,6 @@ def number(value: float) -> float:
     with np.errstate(over="ignore"):
         return float(np.float32(value))
 
-
-APPROXIMATED = frozenset(
-    ("exp", "expm1", "log", "tanh", "sigmoid", "softplus", "erf", "gelu", "pow", "sin", "cos")
-)
-"""Operations of float32 that differ from the definition in the last bits."""
 
 WHOLE = frozenset(
     (

@@ -6,7 +6,7 @@ from enum import Enum
 
 from ....errors import CompileError
 from ... import te
-from ...formulas import Formula, names_in, real_numbers, substituted
+from ...formulas import APPROXIMATED, Formula, names_in, operations_in, real_numbers, substituted
 from ...graph.functions import UNARY
 from ...te import TensorExpression
 from .description import Array
@@ -72,6 +72,11 @@ class Epilogue:
     def constants(self) -> tuple[str, ...]:
         """Operands that are the same in all calls."""
         return tuple(one.name for one in self.operands if one.is_constant)
+
+    @property
+    def has_polynomials(self) -> bool:
+        """Whether it computes a function by a polynomial, whose constants take registers."""
+        return not APPROXIMATED.isdisjoint(operations_in(self.formula))
 
     def reads(self, name: str) -> bool:
         """Whether the formula has an operand of this name."""

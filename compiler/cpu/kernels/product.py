@@ -144,7 +144,8 @@ class PanelPlanner(Planner):
 
     def pick_rows(self, extent: int) -> int:
         """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
-        return pick_rows(self.choices, extent, self.panel, self.target)
+        polynomials = self.epilogue.has_polynomials
+        return pick_rows(self.choices, extent, self.panel, self.target, has_polynomials=polynomials)
 
     def pick_steps(self) -> None:
         """Choose how far the reduction is unrolled."""

@@ -196,19 +196,31 @@ def _panel_time(vectors: int, rows: int, columns: int, target: CpuTarget, pipeli
     )
 
 
-def _most_rows(vectors: int, target: CpuTarget) -> int:
-    """Maximum number of rows of a tile whose sums fit the registers."""
+def _most_rows(vectors: int, target: CpuTarget, others: int = 0) -> int:
+    """Maximum number of rows of a tile whose sums fit the registers, beside `others`."""
     # Each step holds the weights of a panel, and an activation that all of them share.
-    return max(1, (target.registers - 1) // vectors - 1)
+    return max(1, (target.registers - 1 - others) // vectors - 1)
 
 
 def pick_rows(
-    choices: Choices, extent: int, panel: int, target: CpuTarget, name: str = "rows"
+    choices: Choices,
+    extent: int,
+    panel: int,
+    target: CpuTarget,
+    name: str = "rows",
+    *,
+    has_polynomials: bool = False,
 ) -> int:
-    """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
-    most = _most_rows(panel // target.lanes, target)
+    """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer.
+
+    LLVM keeps some constants of polynomials in registers. Where sums take all others, it puts sums
+    into memory instead, in every step: a sigmoid behind 14 rows took twice the time of 13.
+    """
+    vectors = panel // target.lanes
+    most = _most_rows(vectors, target)
+    beside = _most_rows(vectors, target, target.registers // 16 if has_polynomials else 0)
     others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
-    return choices.pick(name, even_blocks(extent, min(most, target.tile.rows)), others)
+    return choices.pick(name, even_blocks(extent, min(beside, target.tile.rows)), others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import LEVELS, Elementwise
 from tilewright.compiler.cpu.kernels.formulas import OPERATIONS
-from tilewright.compiler.formulas import operations_in
+from tilewright.compiler.formulas import APPROXIMATED, operations_in
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
 from tilewright.compiler.graph.functions import BINARY, UNARY
 from tilewright.compiler.graph.operators import Where
 from tilewright.compiler.host import chains
-from tilewright.compiler.host.formulas import APPROXIMATED
 
 from ...processor import VECTOR_LEVELS, target_at
 from .agreement import assert_agrees, run_kernels, selected
