@@ -31,7 +31,7 @@ from tilewright.compiler.gpu import (
     compile_kernel,
     compile_program,
     planned_for,
-    schedules,
+    product_plans,
 )
 from tilewright.compiler.gpu.schedules import default_schedule
 from tilewright.compiler.graph import Graph
@@ -169,7 +169,7 @@ def test_rows_that_do_not_fit_shared_memory_pass_through_main_memory():
 def test_large_tiles_are_shared_by_several_warps(
     description: Description, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(schedules, "MIN_BLOCKS", 1)
+    monkeypatch.setattr(product_plans, "MIN_BLOCKS", 1)
     assert check(description, PLAIN, "descending").count("mma.sync") == 16
 
 
