@@ -14,6 +14,7 @@ import numpy as np
 from typing_extensions import override
 
 from ...compiler.cpu import CpuTarget
+from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.cpu.kernels.choices import Choice, Choices, choice_of, choice_text
 from ...compiler.cpu.kernels.description import TunableDescription
 from ...compiler.gpu import GpuTarget, compile_kernel, planned_for
@@ -70,6 +71,11 @@ class GpuMachine(TuningMachine):
     @override
     def parameters(self) -> Mapping[str, int | str]:
         return device_parameters(self.driver, self.device, self.target)
+
+    @property
+    @override
+    def versions(self) -> Mapping[str, str]:
+        return {"code": code_generator_digest("gpu")[:32]}
 
     @override
     def questions(self, product: TunableDescription) -> Mapping[str, tuple[int | str, ...]]:

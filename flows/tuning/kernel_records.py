@@ -1,9 +1,9 @@
 """Records of tuned kernels in the database of sweeps, and the choices that compilations take.
 
 A trial is a record of the machine's evaluator. A schedule that was measured to be faster than the
-default, with all turns, is also one of `best_of` that; only these are used. The fields of a key hold: the
-hash of the program as `version`, of the workload as `network`, of the target with its threads as
-`configuration`, and the choices as `memory`. So a record is found with its target only.
+default, with all turns, is also one of `best_of` that; only these are used. The fields of a key
+hold: the hash of the program as `version`, of the workload as `network`, of the machine as
+`configuration`, and the choices as `memory`. So a record is found with its machine only.
 """
 
 import json
@@ -67,7 +67,7 @@ class KernelRecords:
         configuration = task.machine.digest
         for key, record in self.database.of_evaluator(task.machine.evaluator, task.workload):
             figures = record.figures
-            is_current = figures.get("versions") == self.versions
+            is_current = figures.get("versions") == self._versions_of(task)
             if key.configuration != configuration or not is_current:
                 continue
             if (record.error or "").startswith(LOST):
@@ -76,6 +76,9 @@ class KernelRecords:
             if outcome is not None:
                 found[outcome.choice] = outcome
         return found
+
+    def _versions_of(self, task: KernelTask) -> Mapping[str, str]:
+        return {**self.versions, **task.machine.versions}
 
     def history(self, task: KernelTask) -> list[TriedTask]:
         """Return what is known of other tasks, on any machine of the kind."""
@@ -126,7 +129,12 @@ class KernelRecords:
             evaluator, outcome.program, task.workload, target, choice_text(outcome.choice)
         )
         features = task.features(outcome.choice)
-        figures = {**outcome.figures(), **how, "features": features, "versions": self.versions}
+        figures = {
+            **outcome.figures(),
+            **how,
+            "features": features,
+            "versions": self._versions_of(task),
+        }
         self.database.add([(key, Record(figures, error))])
 
     def export(self, path: Path) -> int:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from typing_extensions import override
 
-from ...compiler.cpu import CompiledKernel, CpuTarget
+from ...compiler.cpu import CompiledKernel, CpuTarget, Description
 from ...compiler.cpu.codegen.machine_code import assemble
 from ...compiler.cpu.execution.kernel import Frame, load_kernel, lower_description
 from ...compiler.cpu.kernels.choices import Choice, space_of
@@ -30,7 +30,7 @@ from .features import Features, features_of
 class Candidate(Protocol):
     """A candidate that a process has loaded."""
 
-    description: TunableDescription
+    description: Description
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         """Compute the kernel."""
@@ -86,6 +86,11 @@ class TuningMachine(ABC):
     @abstractmethod
     def parameters(self) -> Mapping[str, int | str]:
         """Return what a record's target is."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Versions that its times depend on besides `kernel_records.versions_now`, or instead."""
+        return {}
 
     @property
     def digest(self) -> str:

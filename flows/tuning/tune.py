@@ -111,8 +111,8 @@ class TaskState:
     def log(self, tuner: str, seed: int, target: str) -> RunLog:
         """Return its trials for the page, in order."""
         return RunLog(
-            self.task.title[:MAX_TITLE], self.task.machine.title, self.task.workload, target, tuner, seed,
-            len(self.space), "s", self.default_s, 0.0,
+            self.task.title[:MAX_TITLE], self.task.machine.title, self.task.workload, target, tuner,
+            seed, len(self.space), "s", self.default_s, 0.0,
             tuple(
                 LoggedTrial(
                     dict(one.choice), str(one.verdict), one.ratio,

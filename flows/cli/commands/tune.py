@@ -202,7 +202,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     machine = {"config": arguments.config, "set": arguments.changes}
     if arguments.target == "gpu" and arguments.threads is not None:
         raise UsageError(
-            f"`--threads {arguments.threads}`: schedules of a GPU choose their threads; leave it out"
+            f"`--threads {arguments.threads}`: schedules of a GPU choose their threads; leave it "
+            "out"
         )
     if arguments.target != "accelerator" and (
         given := [*(name for name in machine if machine[name]), *given_memory(arguments)]
@@ -233,8 +234,8 @@ def _check_gpus(devices: Sequence[str]) -> None:
         kind = device.partition("?")[0]
         if len(devices) > 1 or kind.partition(":")[0] != GpuDevice.name or "+" in kind:
             raise UsageError(
-                f"`--device {device}`: expected one GPU for `--target gpu`: gpu:cuda or gpu:opencl; "
-                "or a level such as gpu:sm80 with `--list`"
+                f"`--device {device}`: expected one GPU for `--target gpu`: gpu:cuda or "
+                "gpu:opencl; or a level such as gpu:sm80 with `--list`"
             )
         if kind == f"{GpuDevice.name}:{INTERPRETER}":
             raise UsageError(

@@ -17,7 +17,7 @@ from tilewright.errors import CompileError
 from tilewright.runtime.gpu.opencl import OpenClDriver
 
 from .kernels import product
-from .running import drawn, run_module, run_opencl, run_schedule
+from .running import Runner, drawn, run_module, run_opencl, run_schedule
 
 OPENCL = GpuTarget("opencl")
 TWO_ORDERS = "together", "descending"
@@ -30,8 +30,10 @@ def check(kernel: Kernel, target: GpuTarget, text: str, driver: OpenClDriver | N
     close = np.testing.assert_array_equal
     if expected.dtype.kind == "f":
         close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
-    runs = [partial(run_module, order=order) for order in TWO_ORDERS]
-    for run in [partial(run_opencl, driver)] if driver else runs:
+    runs: list[Runner] = [partial(run_module, order=order) for order in TWO_ORDERS]
+    if driver is not None:
+        runs = [partial(run_opencl, driver)]
+    for run in runs:
         close(run_schedule(schedule, given, run), expected)
 
 
