@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from tilewright.flows.bench import gpu_check, gpu_products
+from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
+from tilewright.flows.tuning.trial import TrialBench
 from tilewright.runtime.gpu import GpuBuffer
 from tilewright.runtime.gpu.interpreter import InterpreterDriver
 
@@ -44,6 +46,7 @@ def test_a_report_has_checks_and_figures(tmp_path: Path, capsys: pytest.CaptureF
     assert [(row["size"], row["dtype"], row["right"]) for row in report["products"]] == [
         (32, dtype, True) for dtype in gpu_products.DTYPES
     ]
+    assert report["tuned"] == []
     assert {row["kernel"]: row["right"] for row in report["memory"]} == {
         "copy": True,
         "chain": True,
@@ -77,6 +80,35 @@ def test_operator_tests_end_with_their_budget(tmp_path: Path):
     found = json.loads(path.read_text(encoding="utf-8"))["operators"]
     assert found["run"] == 0
     assert found["of"] > 1000
+
+
+class Measured:
+    """Judges candidates without running them; every second one takes half as long."""
+
+    def measure(self, setting, choices, incumbent):
+        bench = TrialBench(setting)
+        for place, choice in enumerate(choices):
+            bench.build(choice)
+            ratio = 0.5 if place % 2 else 1.0
+            times = Times(ratio, ratio, ratio * 1e-3, 0.0, 1e-3, 31)
+            yield TrialOutcome(choice, TrialVerdict.OK, "", f"{place}", "", times)
+
+    def close(self):
+        pass
+
+
+def test_products_are_tuned_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu_check, "ProcessMeasurer", Measured)
+    rows = [*gpu_check.tune_products(InterpreterDriver(), 3)]
+    assert [row["product"] for row in rows] == [
+        "2048x2048x2048 int8", "512x512x512 float32", "64x4608x512 int8"
+    ]  # fmt: skip
+    for row in rows:
+        assert row["right"]
+        assert (row["trials"], row["ratio"], row["default_s"]) == (3, 0.5, 1e-3)
+        assert len(row["log"]) == 3
+        assert row["space"] > 100
+    assert [*gpu_check.tune_products(InterpreterDriver(), 0)] == []
 
 
 def test_without_a_gpu_it_says_so(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tilewright import import_model
-from tilewright.compiler.cpu import MatrixProduct
+from tilewright.compiler.cpu import Epilogue, MatrixProduct
 from tilewright.compiler.cpu.kernels.choices import Choices, choice_of, choice_text
 from tilewright.compiler.gpu import GpuTarget, compile_kernel
 from tilewright.compiler.gpu.kernel import space_plan
@@ -24,7 +24,7 @@ from tilewright.flows.tuning.gpu_estimates import estimate
 from tilewright.flows.tuning.gpu_machine import GpuMachine
 from tilewright.flows.tuning.kernel_records import KernelRecords
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
-from tilewright.flows.tuning.tasks import KernelTask, tasks_of
+from tilewright.flows.tuning.tasks import tasks_of
 from tilewright.flows.tuning.trial import BuildRequest, TimeRequest, TrialBench, TuningSetting
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Session, open_device
@@ -33,7 +33,8 @@ from tilewright.runtime.gpu.interpreter import InterpreterDriver
 from tilewright.runtime.gpu.opencl import OpenClDriver
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
-PRODUCT = MatrixProduct(40, 64, 24, "int8")
+SUMS = Epilogue("sum", "int32")
+PRODUCT = MatrixProduct(40, 64, 24, "int8", SUMS)
 SM80 = GpuMachine("", "", GpuTarget("sm80"))
 
 
@@ -49,7 +50,7 @@ def seconds(product: MatrixProduct, text: str) -> dict[str, float]:
 
 
 def test_the_space_begins_with_the_default_and_fits_a_block():
-    product = MatrixProduct(512, 512, 512, "int8")
+    product = MatrixProduct(512, 512, 512, "int8", SUMS)
     points = SM80.space(product)
     assert 500 < len(points) < 20_000
     codes = [
@@ -61,9 +62,9 @@ def test_the_space_begins_with_the_default_and_fits_a_block():
 
 
 def test_estimates_favour_parts_of_deep_sums_and_groups_are_no_slower():
-    deep = MatrixProduct(64, 8192, 64, "int8")
+    deep = MatrixProduct(64, 8192, 64, "int8", SUMS)
     assert seconds(deep, "split=8")["seconds"] < seconds(deep, "split=1")["seconds"]
-    large = MatrixProduct(4096, 4096, 4096, "int8")
+    large = MatrixProduct(4096, 4096, 4096, "int8", SUMS)
     found = seconds(large, "")
     assert found["seconds"] > 2 * 4096**3 / 624e12
     assert found["seconds"] < 2 * seconds(large, "")["compute_s"]
