@@ -7,7 +7,7 @@ arrays are plain ones, without layouts of vectors.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ..cpu.kernels.choices import Choices, choice_of, device_key, digest_of, wor
 from ..cpu.kernels.description import TunableDescription, round_up
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
+from ..tensor import Kernel
 from .attention import product_of
 from .lower import GpuModule, compile_program
 from .product_plans import ProductPlan
@@ -106,8 +107,14 @@ def space_plan(description: Description, target: GpuTarget, choices: Choices) ->
     """The plan of a kernel's product; None for kernels whose schedule has no free decisions."""
     if not isinstance(description, MatrixProduct | Convolution | HeadProduct):
         return None
+    kernel = _tunable(description.with_choice(()), target)
+    return kernel and product_plan(kernel, target, choices)
+
+
+@lru_cache(maxsize=64)  # a walk through a space asks thousands of times
+def _tunable(description: Description, target: GpuTarget) -> Kernel | None:
     product = declare_product(description, target)
-    return product and product_plan(product.kernel, target, choices)
+    return product and product.kernel
 
 
 def check_choice(description: TunableDescription, target: GpuTarget) -> None:

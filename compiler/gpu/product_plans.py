@@ -264,7 +264,7 @@ def plan_product(
     usable = [
         step * factor
         for factor in ((8, 16, 32) if law is None else (1, 2, 4, 8))
-        if shared_bytes(tile, step * factor, 1) <= room
+        if shared_bytes(tile, step * factor, 1 if law is None else 2) <= room
         and (law is None or whole % (step * factor) == 0)
     ]
     taps = choices.pick("taps", taps, usable)
@@ -274,7 +274,7 @@ def plan_product(
     else:
         least = 1 if law is None else 2
         deep = [n for n in range(least, 7) if shared_bytes(tile, taps, n) <= room]
-        depth = choices.pick("depth", depth, deep)
+        depth = choices.pick("depth", min(depth, max(deep, default=depth)), deep)
     group = _group(product, tile, target, choices)
     return ProductPlan(product, law, tile, taps, depth, split, group)
 

@@ -44,8 +44,8 @@ def estimate(plan: ProductPlan, target: GpuTarget) -> dict[str, float]:
     """Seconds and their parts, and the shared memory of a block in bytes."""
     product, tile = plan.product, plan.tile
     peak = PEAKS.get(target.level, OTHER)
-    itemsize = next(size for size in (1, 2, 4) if plan.law is None or 32 // plan.law.taps <= size)
-    itemsize = itemsize if plan.law else 4
+    # Threads count as if for float32.
+    itemsize = 32 // plan.law.taps if plan.law else 4
     shared = plan.depth * plan.taps * (tile.rows + tile.columns) * itemsize
     together = max(
         1,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.compiler.cpu import Epilogue, MatrixProduct
+from tilewright.compiler.cpu import MatrixProduct, Requantisation
 from tilewright.compiler.cpu.kernels.choices import Choice, Choices, choice_of
 from tilewright.compiler.gpu import GpuTarget, compile_kernel, compile_program, default_schedule
 from tilewright.compiler.gpu.product_plans import ProductPlan
@@ -127,7 +127,7 @@ def test_any_answers_compute_the_same(seed: int):
 
 
 def test_wrong_answers_are_refused():
-    kernel = MatrixProduct(64, 64, 128, "int8", Epilogue("sum", "int32"))
+    kernel = MatrixProduct(64, 64, 128, "int8", Requantisation("int8", 3).epilogue())
     for text, message in (
         ("split=7", "`split=7`: expected one of 1, 2"),
         ("wings=2", "unknown choice `wings`"),
