@@ -93,7 +93,7 @@ GROUPS = 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductAxes:
     """A stage as a product of matrices: its axes, and the operands.
 
     Parameters
@@ -130,6 +130,7 @@ class Product:
         return -(-first[0] // (tile.rows // WIDE)) * -(-last // WIDE)
 
     def blocks(self, tile: Tile) -> int:
+        """Blocks of all tiles, for one part of each sum."""
         across = -(-self.sizes[self.columns] // tile.columns)
         return self.tiles_down(tile) * across * self.size(*self.batch)
 
@@ -159,7 +160,7 @@ class ProductPlan:
         that run at once share more of both operands.
     """
 
-    product: Product
+    product: ProductAxes
     law: WarpProduct | None
     tile: Tile
     taps: int
@@ -182,7 +183,7 @@ class ProductPlan:
         return self.product.blocks(self.tile) * self.parts
 
 
-def find_product(stage: Stage, smallest: int) -> Product | None:
+def find_product(stage: Stage, smallest: int) -> ProductAxes | None:
     """The stage as a product, if each axis moves one operand, or both as a batch.
 
     Parameters
@@ -224,12 +225,12 @@ def find_product(stage: Stage, smallest: int) -> Product | None:
         rows = tuple(only_a[-2:])
     (columns,) = only_b
     batch = tuple(axis for axis in stage.axes if axis not in (*rows, columns))
-    found = Product(rows, columns, batch, tuple(outer), taps, a, b, sizes)
+    found = ProductAxes(rows, columns, batch, tuple(outer), taps, a, b, sizes)
     return found if min(found.size(*rows), sizes[columns], found.reduced) >= smallest else None
 
 
 def plan_product(
-    product: Product, tensors: Mapping[str, Tensor], target: GpuTarget, choices: Choices
+    product: ProductAxes, tensors: Mapping[str, Tensor], target: GpuTarget, choices: Choices
 ) -> ProductPlan:
     """Decide all that is free; `choices` may answer."""
     laws = {law.warps: law for law in _laws(product, tensors, target)}
@@ -279,7 +280,9 @@ def plan_product(
     return ProductPlan(product, law, tile, taps, depth, split, group)
 
 
-def _laws(product: Product, tensors: Mapping[str, Tensor], target: GpuTarget) -> list[WarpProduct]:
+def _laws(
+    product: ProductAxes, tensors: Mapping[str, Tensor], target: GpuTarget
+) -> list[WarpProduct]:
     """Products of tensor cores that fit: whole taps, side by side in both operands; best first.
 
     Sums of a warp may lie beyond the end of the rows, but a warpgroup is for whole ones.
@@ -299,7 +302,7 @@ def _laws(product: Product, tensors: Mapping[str, Tensor], target: GpuTarget) ->
     ]
 
 
-def _default_tile(tiles: tuple[Tile, ...], product: Product) -> Tile:
+def _default_tile(tiles: tuple[Tile, ...], product: ProductAxes) -> Tile:
     """The largest tile that leaves enough blocks; else the smallest. None exceeds the product."""
     rows, columns = product.size(*product.rows), product.sizes[product.columns]
     for tile in tiles:
@@ -309,7 +312,7 @@ def _default_tile(tiles: tuple[Tile, ...], product: Product) -> Tile:
     return _cut_to(product, tiles[-1])
 
 
-def _cut_to(product: Product, tile: Tile) -> Tile:
+def _cut_to(product: ProductAxes, tile: Tile) -> Tile:
     """A tile, halved until it does not exceed the product."""
     high, wide = (
         _halved(tile.rows, product.high),
@@ -341,7 +344,7 @@ def _is_possible(tile: Tile, law: WarpProduct | None, target: GpuTarget) -> bool
 
 
 def _split(
-    product: Product, tile: Tile, step: int, target: GpuTarget, choices: Choices
+    product: ProductAxes, tile: Tile, step: int, target: GpuTarget, choices: Choices
 ) -> tuple[str, int] | None:
     """The reduction to cut into parts, and how many; by default, few blocks get more of them.
 
@@ -363,7 +366,7 @@ def _split(
     return (found[parts], parts) if parts > 1 else None
 
 
-def _group(product: Product, tile: Tile, target: GpuTarget, choices: Choices) -> int:
+def _group(product: ProductAxes, tile: Tile, target: GpuTarget, choices: Choices) -> int:
     """Rows of tiles of a group; by default, as many as load least for blocks that run at once."""
     down, across = product.tiles_down(tile), -(-product.sizes[product.columns] // tile.columns)
     whole = [group for group in GROUPS if down % group == 0 and across > 1]

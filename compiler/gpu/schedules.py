@@ -24,7 +24,7 @@ from .attention import schedule_attention
 from .block_schedules import copy_together, give_to_warps
 from .blocks import LINE_BYTES, is_copy
 from .instructions import WIDE
-from .product_plans import Product, ProductPlan, Tile, find_product, plan_product
+from .product_plans import ProductAxes, ProductPlan, Tile, find_product, plan_product
 from .products import MIN_TILED
 from .target import GpuTarget
 
@@ -144,7 +144,7 @@ def _rows(schedule: Schedule, leading: int) -> None:
 
 
 def _cut_rows(
-    schedule: Schedule, name: str, product: Product, tile: Tile
+    schedule: Schedule, name: str, product: ProductAxes, tile: Tile
 ) -> tuple[list[str], str, list[str], int]:
     """Cut the rows into tiles.
 

@@ -36,7 +36,7 @@ LAYERS = "accelerator schedules"
 """The evaluator of records with schedules of the accelerator's layers, of one network each."""
 
 ON_GPU = "gpu"
-"""What the hash of a target begins with where it is a GPU, among the texts."""
+"""Stands before the hash of a target among the texts where it is a GPU."""
 
 Texts = dict[tuple[str, str], str]
 """Choices by the hashes of workload and target."""

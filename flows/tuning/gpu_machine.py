@@ -28,7 +28,7 @@ from .device_kernels import LoadedKernel, load_module
 from .features import Features, work_of
 from .gpu_assembler import assembled
 from .gpu_estimates import estimate
-from .machines import Candidate, CandidateCode, TuningMachine
+from .machines import CandidateCode, LoadedCandidate, TuningMachine
 
 LISTED, ASSEMBLED = 100, 3
 """Candidates with the best estimates that a list has, and those that are assembled for it."""
@@ -137,7 +137,7 @@ class GpuMachine(TuningMachine):
         return CandidateCode(f"{kernel.module.code}{shapes}", steps, pickled(kernel.module))
 
     @override
-    def load(self, product: TunableDescription, code: bytes) -> Candidate:
+    def load(self, product: TunableDescription, code: bytes) -> LoadedCandidate:
         module = pickle.loads(code)  # from a process of this one
         kernel = kernel_of(product, declare(product, self.target), module)
         return _OnDevice(_driver(self), kernel)
@@ -151,7 +151,7 @@ def _driver(machine: GpuMachine) -> GpuDriver:
     return driver
 
 
-class _OnDevice(Candidate):
+class _OnDevice(LoadedCandidate):
     """A kernel of a GPU."""
 
     def __init__(self, driver: GpuDriver, kernel: GpuKernel) -> None:

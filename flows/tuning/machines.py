@@ -27,7 +27,7 @@ from .definitions import Arrays
 from .features import Features, features_of
 
 
-class Candidate(Protocol):
+class LoadedCandidate(Protocol):
     """A candidate that a process has loaded."""
 
     description: Description
@@ -141,7 +141,7 @@ class TuningMachine(ABC):
         """
 
     @abstractmethod
-    def load(self, product: TunableDescription, code: bytes) -> Candidate:
+    def load(self, product: TunableDescription, code: bytes) -> LoadedCandidate:
         """Load a candidate where it is measured."""
 
 
@@ -202,11 +202,11 @@ class CpuMachine(TuningMachine):
         return CandidateCode(f"{lowered.text}\n{plan.layouts!r}", steps, kernel.to_bytes())
 
     @override
-    def load(self, product: TunableDescription, code: bytes) -> Candidate:
+    def load(self, product: TunableDescription, code: bytes) -> LoadedCandidate:
         return _OnProcessor(load_kernel(code, product, self.target, self.threads), self.threads)
 
 
-class _OnProcessor(Candidate):
+class _OnProcessor(LoadedCandidate):
     """A kernel of the processor."""
 
     def __init__(self, kernel: CompiledKernel, threads: int) -> None:

@@ -17,7 +17,7 @@ from ...compiler.cpu.kernels.description import TunableDescription
 from ...errors import CompileError, DeviceError
 from ..sweep.child_process import begin_service
 from .definitions import Arrays, data_of, expected_of, has_definition
-from .machines import Candidate, TuningMachine
+from .machines import LoadedCandidate, TuningMachine
 from .outcome import Times, TrialVerdict
 
 MIN_SAMPLE_S = 5e-4
@@ -154,7 +154,7 @@ class TrialBench:
         runs = [self._known_run(request.default), self._known_run(request.incumbent), run]
         return self._raced(runs)
 
-    def _loaded(self, built: BuiltCandidate) -> Candidate:
+    def _loaded(self, built: BuiltCandidate) -> LoadedCandidate:
         product = self.setting.product.with_choice(built.choice)
         return self.setting.machine.load(product, built.code)
 
@@ -163,7 +163,7 @@ class TrialBench:
             self._runs[built.program] = self._clock(self._loaded(built))
         return self._runs[built.program]
 
-    def _prepare(self, default: Candidate) -> None:
+    def _prepare(self, default: LoadedCandidate) -> None:
         """Compute what every candidate has to give, by the definition and by the default."""
         product = self.setting.product
         for arrays in data_of(product, self.setting.seed):
@@ -171,7 +171,7 @@ class TrialBench:
             self._cases.append((arrays, expected))
             self._reference.append(default(*arrays.values()))
 
-    def _difference(self, kernel: Candidate) -> str:
+    def _difference(self, kernel: LoadedCandidate) -> str:
         """Say how results differ from the definition; integers also equal the default's."""
         for (arrays, expected), reference in zip(self._cases, self._reference, strict=True):
             got = kernel(*arrays.values())
@@ -185,7 +185,7 @@ class TrialBench:
                     return "results differ from those of the default schedule"
         return ""
 
-    def _clock(self, kernel: Candidate) -> Callable[[int], float]:
+    def _clock(self, kernel: LoadedCandidate) -> Callable[[int], float]:
         """Return what calls a kernel, whose arrays are bound once."""
         return kernel.clock(self._cases[0][0])
 

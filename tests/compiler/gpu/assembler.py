@@ -13,7 +13,7 @@ OPCODE = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_.]*)
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled(gpu_assembler.Assembled):
+class MachineCode(gpu_assembler.Assembled):
     """A module as machine code, in a file."""
 
     cubin: Path
@@ -26,8 +26,8 @@ class Assembled(gpu_assembler.Assembled):
         return Counter(".".join(name.split(".")[:2]) for name in OPCODE.findall(text))
 
 
-def assemble(ptx: str, chip: str, folder: Path) -> Assembled:
+def assemble(ptx: str, chip: str, folder: Path) -> MachineCode:
     """Assemble PTX for a chip, such as `sm_80`; raises what the assembler says."""
     cubin = folder / "kernel.cubin"
     found = gpu_assembler.assemble(ptx, chip, cubin)
-    return Assembled(found.registers, found.stack_bytes, found.spilled_bytes, cubin)
+    return MachineCode(found.registers, found.stack_bytes, found.spilled_bytes, cubin)

@@ -51,7 +51,9 @@ def plan(kernel: Kernel, target: GpuTarget, choice: Choice = ()) -> ProductPlan:
         ((50, 20, 51), "float32", "sm80"),
     ],
 )
-def test_parts_of_sums_and_groups_of_blocks_are_exact(sizes, dtype: str, level: str):
+def test_parts_of_sums_and_groups_of_blocks_are_exact(
+    sizes: tuple[int, int, int], dtype: str, level: str
+):
     kernel, target = product(*sizes, dtype), GpuTarget(level)
     text = "split=3,group=2"
     found = plan(kernel, target, choice_of(text))

@@ -82,7 +82,7 @@ def test_operator_tests_end_with_their_budget(tmp_path: Path):
     assert found["of"] > 1000
 
 
-class Measured:
+class GivenTimes:
     """Judges candidates without running them; every second one takes half as long."""
 
     def measure(self, setting, choices, incumbent):
@@ -98,7 +98,7 @@ class Measured:
 
 
 def test_products_are_tuned_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gpu_check, "ProcessMeasurer", Measured)
+    monkeypatch.setattr(gpu_check, "ProcessMeasurer", GivenTimes)
     rows = [*gpu_check.tune_products(InterpreterDriver(), 3)]
     assert [row["product"] for row in rows] == [
         "2048x2048x2048 int8", "512x512x512 float32", "64x4608x512 int8"
