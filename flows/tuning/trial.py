@@ -152,6 +152,9 @@ class TrialBench:
                 return TrialAnswer(TrialVerdict.WRONG, difference)
             run = self._runs.setdefault(request.candidate.program, self._clock(kernel))
         runs = [self._known_run(request.default), self._known_run(request.incumbent), run]
+        # Each has arrays of its own, so memory would run out.
+        used = {one.program for one in (request.default, request.incumbent, request.candidate)}
+        self._runs = {name: one for name, one in self._runs.items() if name in used}
         return self._raced(runs)
 
     def _loaded(self, built: BuiltCandidate) -> LoadedCandidate:

@@ -136,6 +136,11 @@ def device_key(workload: str, device: str) -> str:
     return f"{workload} {device}"
 
 
+def is_device_key(key: str) -> bool:
+    """Whether a key is one of `device_key`."""
+    return " " in key
+
+
 def device_choices(
     descriptions: "Iterable[Description]", choices: Mapping[str, str]
 ) -> dict[str, str]:
