@@ -160,7 +160,10 @@ def test_a_network_is_tuned_on_the_device_and_runs_with_what_was_found(
     assert verdicts == ["ok", "ok"]
 
 
-def test_candidates_are_listed_without_a_gpu(capsys: pytest.CaptureFixture[str]):
+def test_candidates_are_listed_without_a_gpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(gpu_machine, "ASSEMBLED", 1)
     command = ["tune", str(DIGITS), "--target", "gpu", "--device", "gpu:sm80", "--list"]
     assert main([*command, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

@@ -57,8 +57,9 @@ def ship(tmp_path, monkeypatch):
 
     def write(task, choice, threads=None, alike=False):
         records = [ShippedRecord(task.workload, choice, 0.5, alike, "a network: a kernel")]
+        machine = task.machine
         made = ShippedSet(
-            processor_name(), task.target.triple, task.target.level, threads or task.threads,
+            processor_name(), machine.host.triple, machine.host.level, threads or machine.threads,
             "2026-01-01", "a command", {}, tuple(records),
         )  # fmt: skip
         path.write_text(set_lines([made]))
