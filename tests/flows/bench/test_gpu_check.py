@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
+from tilewright import import_model
+from tilewright.compiler.graph import Graph
 from tilewright.flows.bench import gpu_check, gpu_products
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
 from tilewright.flows.tuning.trial import TrialBench
 from tilewright.runtime.gpu import GpuBuffer
 from tilewright.runtime.gpu.interpreter import InterpreterDriver
+
+from ...compiler.onnx_models import model, value
 
 TINY = ["--device", "gpu:interpreter", "--sizes", "32", "--elements", "100", "--match", "test_tanh"]
 
@@ -28,8 +33,16 @@ def short(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gpu_check, "REPEATS", 1)
     monkeypatch.setattr(gpu_products, "peer", lambda: None)
     monkeypatch.setattr(gpu_check, "peer", lambda: None)
-    first = next(gpu_check.networks())
-    monkeypatch.setattr(gpu_check, "networks", lambda: iter([first]))
+    monkeypatch.setattr(gpu_check, "networks", lambda: iter([dense()]))
+
+
+def dense() -> Graph:
+    """One layer; other tests run the networks of the check."""
+    w = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    return import_model(
+        model(nodes, [value("x", np.float32, (4, 8))], ["y"], {"w": w}).SerializeToString()
+    )
 
 
 def test_a_report_has_checks_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
