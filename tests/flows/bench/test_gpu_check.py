@@ -74,7 +74,7 @@ def test_a_gpu_that_computes_wrong_is_told(
 
     def flips(self: InterpreterDriver, buffer: GpuBuffer, array: np.ndarray) -> None:
         copy_out(self, buffer, array)
-        array.reshape(-1).view(np.uint8)[-1] ^= 0x40
+        array.reshape(-1).view(np.uint8)[-1] ^= 0x20
 
     monkeypatch.setattr(InterpreterDriver, "copy_out", flips)
     path = tmp_path / "found.json"
