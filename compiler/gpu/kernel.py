@@ -7,20 +7,33 @@ arrays are plain ones, without layouts of vectors.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from ...aligned import round_up
+from ...errors import CompileError
 from .. import te
-from ..cpu import Attention, Box, CpuTarget, Description
+from ..cpu import (
+    Attention,
+    Box,
+    Convolution,
+    CpuTarget,
+    Description,
+    HeadProduct,
+    MatrixProduct,
+)
 from ..cpu.kernels.attention import WHOLE_KEYS
+from ..cpu.kernels.choices import Choices, choice_of, device_key, digest_of, workload_of
+from ..cpu.kernels.description import TunableDescription
 from ..cpu.kernels.rows import RowKernel
 from ..cpu.target import generic
+from ..tensor import Kernel
 from .attention import product_of
 from .lower import GpuModule, compile_program
+from .product_plans import ProductPlan
 from .products import Declaration, declare_product
-from .schedules import default_schedule
+from .schedules import default_schedule, product_plan
 from .target import GpuTarget
 
 COPIED = {1: "int8", 2: "int16", 4: "int32"}
@@ -91,8 +104,35 @@ def declare(description: Description, target: GpuTarget) -> Declaration:
     return Declaration(plan.schedule.kernel, prepare, plan.tiles)
 
 
+def space_plan(description: Description, target: GpuTarget, choices: Choices) -> ProductPlan | None:
+    """The plan of a kernel's product; None for kernels whose schedule has no free decisions."""
+    if not isinstance(description, MatrixProduct | Convolution | HeadProduct):
+        return None
+    kernel = _tunable(description.with_choice(()), target)
+    return kernel and product_plan(kernel, target, choices)
+
+
+@lru_cache(maxsize=64)  # a walk through a space asks thousands of times
+def _tunable(description: Description, target: GpuTarget) -> Kernel | None:
+    product = declare_product(description, target)
+    return product and product.kernel
+
+
+def check_choice(description: TunableDescription, target: GpuTarget) -> None:
+    """Refuse decisions that the plan of a kernel does not know.
+
+    Raises
+    ------
+    CompileError
+        The message names one.
+    """
+    choices = Choices(description.choice)
+    space_plan(description, target, choices)
+    choices.check_known()
+
+
 def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
-    """A kernel of the host for a GPU, by the default schedule.
+    """A kernel of the host for a GPU, by the default schedule or the description's choices for it.
 
     Raises
     ------
@@ -100,12 +140,41 @@ def compile_kernel(description: Description, target: GpuTarget) -> GpuKernel:
         When it cannot be compiled.
     """
     declaration = declare(description, target)
+    choices = Choices(description.choice if isinstance(description, TunableDescription) else ())
+    program = default_schedule(declaration.kernel, target, choices).program()
+    choices.check_known()
+    return kernel_of(description, declaration, compile_program(program, target, declaration.tiles))
+
+
+def with_device_choice(
+    description: Description, target: GpuTarget, device: str, choices: Mapping[str, str]
+) -> Description:
+    """Return a kernel with the decisions that were recorded for it on this device.
+
+    It stays as it is if there are none, or if its plan does not know them: they may stem from
+    another version, or from a stranger.
+    """
+    if not choices or not isinstance(description, TunableDescription):
+        return description
+    text = choices.get(device_key(digest_of(workload_of(description)), device))
+    if text is None:
+        return description
+    try:
+        changed = description.with_choice(choice_of(text))
+        check_choice(changed, target)
+    except CompileError:
+        return description
+    return changed
+
+
+def kernel_of(description: Description, declaration: Declaration, module: GpuModule) -> GpuKernel:
+    """A kernel of the host from the code of its declaration."""
     kernel, tiles = declaration.kernel, declaration.tiles
-    program = default_schedule(kernel, target).program()
     shapes = {name: tensor.shape for name, tensor in kernel.tensors.items()}
     shapes |= {name: place.extents for name, place in tiles.items()}
     tensors = {name: (kernel.tensors[name].dtype, shape) for name, shape in shapes.items()}
-    return GpuKernel(description, compile_program(program, target, tiles), tensors, declaration)
+    tensors |= {each.name: (each.dtype, each.shape) for each in module.buffers}
+    return GpuKernel(description, module, tensors, declaration)
 
 
 def compile_copy(box: Box, elements: int, itemsize: int, target: GpuTarget) -> GpuModule | None:

@@ -8,15 +8,14 @@ gives each element to a thread.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ...aligned import round_up
-from ...isa.expressions import Call, Op, Read
+from ..cpu.kernels.choices import Choices
 from ..te.affine import variable
-from ..te.reductions import has_reduction, reduction_of
 from ..te.schedule import Schedule
 from ..te.stages import Stage
 from ..te.target import SHARED
@@ -24,7 +23,8 @@ from ..tensor import Kernel
 from .attention import schedule_attention
 from .block_schedules import copy_together, give_to_warps
 from .blocks import LINE_BYTES, is_copy
-from .instructions import WARP_THREADS, WIDE, WarpProduct
+from .instructions import WIDE
+from .product_plans import ProductAxes, ProductPlan, Tile, find_product, plan_product
 from .products import MIN_TILED
 from .target import GpuTarget
 
@@ -39,72 +39,20 @@ MAX_ROW_BYTES = 48 << 10
 """Maximum size of the stages of a row, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The part of a product that a block computes, and what each warp or thread computes of it."""
-
-    rows: int
-    columns: int
-    taps: int
-    own_rows: int
-    own_columns: int
-
-
-TENSOR_TILES = (Tile(128, 128, 64, 64, 32), Tile(64, 64, 64, 32, 32), Tile(32, 32, 32, 16, 16))
-"""Tiles of tensor cores, the largest first; taps are those of two bytes, twice as many of one."""
-
-GROUP_TILES = (
-    Tile(128, 256, 64, 64, 256), Tile(128, 128, 64, 64, 128), Tile(64, 128, 64, 64, 128),
-    Tile(64, 64, 64, 64, 64),
-)  # fmt: skip
-"""Tiles of warpgroups, whose products have 64 rows."""
-
-THREAD_TILES = (Tile(64, 64, 16, 4, 4), Tile(32, 32, 16, 4, 2), Tile(16, 16, 16, 2, 1))
-"""Tiles of threads without tensor cores."""
-
-PIPELINE_DEPTH, GROUP_DEPTH = 3, 4
-"""Iterations whose operands are in shared memory: one that computes, others on their way.
-
-A warpgroup multiplies faster, so its copies start earlier.
-"""
-
-MIN_BLOCKS = 64
-"""Blocks that a tile must leave: a GPU runs about a hundred at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A stage as a product of matrices: its axes, and the operands.
+def default_schedule(kernel: Kernel, target: GpuTarget, choices: Choices | None = None) -> Schedule:
+    """A schedule that runs any kernel; every nest at the root is a kernel of the GPU.
 
     Parameters
     ----------
-    rows
-        One axis, or two whose rectangles are the rows of a tile.
-    outer, taps
-        The reduction: `taps` innermost, `outer` around it.
+    choices
+        Answers to the questions of `plan_product` for the kernel's product.
+
+    Raises
+    ------
+    CompileError
+        For an answer that is not legal.
     """
-
-    rows: tuple[str, ...]
-    columns: str
-    batch: tuple[str, ...]
-    outer: tuple[str, ...]
-    taps: str
-    a: Read
-    b: Read
-    sizes: Mapping[str, int]
-
-    def size(self, *axes: str) -> int:
-        return math.prod(self.sizes[axis] for axis in axes)
-
-    @property
-    def high(self) -> int:
-        """Most rows of a tile."""
-        first = self.sizes[self.rows[0]]
-        return first if len(self.rows) == 1 else WIDE * first
-
-
-def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
-    """A schedule that runs any kernel; every nest at the root is a kernel of the GPU."""
+    choices = choices or Choices()
     schedule = Schedule(kernel, target)
     if schedule_attention(schedule, target):
         return schedule
@@ -112,16 +60,34 @@ def default_schedule(kernel: Kernel, target: GpuTarget) -> Schedule:
         _rows(schedule, leading)
         return schedule
     for stage in reversed(schedule.stages):  # a product takes its copies along
-        if next(one for one in schedule.stages if one.name == stage.name).place is not None:
+        if _stage(schedule, stage.name).place is not None:
             continue
-        product = _product(stage)
+        product = find_product(stage, MIN_TILED)
         if product is None:
             _flat(schedule, stage)
-        elif (law := _law(product, schedule, target)) is not None:
-            _tensor_cores(schedule, stage, product, law)
-        else:
-            _tiled(schedule, stage, product)
+            continue
+        plan = plan_product(product, kernel.tensors, target, choices)
+        if plan.split:
+            parts = schedule.split_reduction(stage.name, *plan.split)
+            _flat(schedule, _stage(schedule, stage.name))
+            stage = _stage(schedule, parts)
+            product = find_product(stage, 1)
+            assert product is not None
+            plan = replace(plan, product=product)
+        _planned(schedule, stage.name, plan)
     return schedule
+
+
+def product_plan(kernel: Kernel, target: GpuTarget, choices: Choices) -> ProductPlan | None:
+    """The plan of the product for which `default_schedule` asks first; None without one."""
+    for stage in reversed(Schedule(kernel, target).stages):
+        if (product := find_product(stage, MIN_TILED)) is not None:
+            return plan_product(product, kernel.tensors, target, choices)
+    return None
+
+
+def _stage(schedule: Schedule, name: str) -> Stage:
+    return next(stage for stage in schedule.stages if stage.name == name)
 
 
 def _flat(schedule: Schedule, stage: Stage) -> None:
@@ -140,7 +106,11 @@ def _row_axes(schedule: Schedule, shared_bytes: int) -> int:
     *others, out = schedule.stages
     ranks = {len(stage.axes) for stage in others}
     reduced = any(stage.reductions for stage in others)
-    if len(ranks) != 1 or not reduced or any(map(_product, schedule.stages)):
+    if (
+        len(ranks) != 1
+        or not reduced
+        or any(find_product(stage, MIN_TILED) for stage in schedule.stages)
+    ):
         return 0
     leading = ranks.pop() - 1
     if not 0 <= len(out.axes) - leading <= 1:
@@ -173,87 +143,8 @@ def _rows(schedule: Schedule, leading: int) -> None:
             schedule.bind(stage.name, inner, "thread")
 
 
-def _product(stage: Stage) -> _Product | None:
-    """The stage as a product, if each axis moves one operand, or both as a batch."""
-    if not has_reduction(stage.body):
-        return None
-    reduction = reduction_of(stage.body)
-    product = reduction.body
-    if reduction.op is not Op.ADD or not isinstance(product, Call) or product.op is not Op.MULTIPLY:
-        return None
-    a, b = product.arguments
-    if not (isinstance(a, Read) and isinstance(b, Read)):
-        return None
-    sizes = {n: high - low for n, (low, high) in zip(stage.axes, stage.domain, strict=True)}
-    sizes |= {axis.name: axis.extent for axis in stage.reductions}
-    moved = [[axis for part in read.index for axis, _ in part.terms] for read in (a, b)]
-    *outer, taps = (axis.name for axis in stage.reductions)
-    plain = all(
-        len(part.terms) <= 1 and all(step == 1 for _, step in part.terms)
-        for read in (a, b)
-        for part in read.index
-    )
-    if not all(taps in names for names in moved) or (outer and not plain):
-        return None
-    only_a, only_b = (
-        [axis for axis in own if axis in stage.axes and axis not in others and sizes[axis] > 1]
-        for own, others in (moved, reversed(moved))
-    )
-    if not only_a or len(only_b) != 1:
-        return None
-    rows = tuple(only_a[-1:])
-    if plain and len(only_a) > 1 and WIDE <= sizes[only_a[-1]] < WIDE * sizes[only_a[-2]]:
-        rows = tuple(only_a[-2:])
-    (columns,) = only_b
-    batch = tuple(axis for axis in stage.axes if axis not in (*rows, columns))
-    found = _Product(rows, columns, batch, tuple(outer), taps, a, b, sizes)
-    extents = found.size(*rows), sizes[columns], found.size(*outer, taps)
-    return found if min(extents) >= MIN_TILED else None
-
-
-def _law(product: _Product, schedule: Schedule, target: GpuTarget) -> WarpProduct | None:
-    """The product of tensor cores that fits: whole taps, side by side in both operands.
-
-    Sums of a warp may lie beyond the end of the rows, but a warpgroup is for whole ones.
-    """
-    tensors = {**schedule.kernel.tensors}
-    types = tuple(tensors[read.tensor].dtype for read in (product.a, product.b))
-    for read in (product.a, product.b):
-        *outer, last = read.index
-        if last.terms != ((product.taps, 1),) or last.constant:
-            return None
-        if any(part.coefficient(product.taps) for part in outer):
-            return None
-    for law in target.instructions:
-        whole = product.sizes[product.taps] % law.taps == 0 and product.high >= law.rows
-        if types in law.pairs and whole:
-            return law
-    return None
-
-
-def _tile(tiles: tuple[Tile, ...], product: _Product) -> Tile:
-    """The largest tile that leaves enough blocks; else the smallest. None exceeds the product."""
-    rows, columns = product.size(*product.rows), product.sizes[product.columns]
-    chosen = tiles[-1]
-    for tile in tiles:
-        blocks = -(-rows // tile.rows) * -(-columns // tile.columns)
-        if blocks * product.size(*product.batch) >= MIN_BLOCKS:
-            chosen = tile
-            break
-    high, wide = _halved(chosen.rows, product.high), _halved(chosen.columns, columns)
-    own = min(chosen.own_rows, high), min(chosen.own_columns, wide)
-    return Tile(high, wide, chosen.taps, *own)
-
-
-def _halved(size: int, most: int) -> int:
-    """A size, halved until it is at most `most`."""
-    while size > most:
-        size //= 2
-    return size
-
-
 def _cut_rows(
-    schedule: Schedule, name: str, product: _Product, tile: Tile
+    schedule: Schedule, name: str, product: ProductAxes, tile: Tile
 ) -> tuple[list[str], str, list[str], int]:
     """Cut the rows into tiles.
 
@@ -272,20 +163,26 @@ def _cut_rows(
 
 
 def _grid(
-    schedule: Schedule, name: str, product: _Product, rows: Sequence[str], columns: str
+    schedule: Schedule, name: str, plan: ProductPlan, rows: Sequence[str], columns: str
 ) -> None:
-    """Bind the blocks: columns along x, rows along y, the batch along z."""
-    schedule.bind(name, columns, "block.x")
-    schedule.bind(name, schedule.fuse(name, *rows), "block.y")
-    if product.batch:
-        schedule.bind(name, schedule.fuse(name, *product.batch), "block.z")
+    """Bind the blocks: columns along x, rows along y, the batch along z; or groups along x."""
+    down = schedule.fuse(name, *rows)
+    if plan.group > 1:
+        outer, inner = schedule.split(name, down, plan.group)
+        schedule.reorder(name, outer, columns, inner)
+        schedule.bind(name, schedule.fuse(name, outer, columns, inner), "block.x")
+    else:
+        schedule.bind(name, columns, "block.x")
+        schedule.bind(name, down, "block.y")
+    if plan.product.batch:
+        schedule.bind(name, schedule.fuse(name, *plan.product.batch), "block.z")
 
 
-def _copies(
-    schedule: Schedule, name: str, product: _Product, loop: str, threads: int, most: int
-) -> None:
+def _copies(schedule: Schedule, name: str, plan: ProductPlan, loop: str, most: int) -> None:
     """Let all threads of a block copy what an iteration of a loop reads, up to `most` at once."""
-    for tensor in dict.fromkeys((product.a.tensor, product.b.tensor)):
+    if plan.depth > 1:
+        schedule.pipeline(name, loop, plan.depth)
+    for tensor in dict.fromkeys((plan.product.a.tensor, plan.product.b.tensor)):
         made = {stage.name: stage for stage in schedule.stages}.get(tensor)
         if made is not None and is_copy(made.body) and _readers(schedule, tensor) == [name]:
             copy = tensor
@@ -293,53 +190,47 @@ def _copies(
         else:
             copy = schedule.cache_read(tensor, SHARED, name)
         schedule.compute_at(copy, name, loop)
-        copy_together(schedule, copy, threads, most)
+        copy_together(schedule, copy, plan.threads, most)
 
 
 def _readers(schedule: Schedule, tensor: str) -> list[str]:
     return [one.name for one in schedule.stages if any(r.tensor == tensor for r in one.reads)]
 
 
-def _tiled(schedule: Schedule, stage: Stage, product: _Product) -> None:
-    """Each thread keeps a square of sums; operands pass through shared memory."""
-    name, tile = stage.name, _tile(THREAD_TILES, product)
+def _planned(schedule: Schedule, name: str, plan: ProductPlan) -> None:
+    """Cut a product into tiles of blocks; operands pass through shared memory."""
+    product, tile = plan.product, plan.tile
     ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
-    own = min(tile.own_rows, tile.rows // wide)
     co, ci = schedule.split(name, product.columns, tile.columns)
-    to, ti = schedule.split(name, product.taps, tile.taps)
-    row, own_row = schedule.split(name, ri, own)
+    to, ti = schedule.split(name, product.taps, plan.taps)
+    outer = (*product.batch, *ro, co, *product.outer, to)
+    if plan.law is None:
+        _give_to_threads(schedule, name, plan, (outer, ri, inside, ci, ti), wide)
+        half, most = None, 1
+    else:
+        # Each warp or warpgroup has tiles of sums, kept in the fragments of an instruction.
+        own = (ri, tile.own_rows), (ci, tile.own_columns)
+        half = give_to_warps(schedule, name, outer, *own, ti, plan.law, tuple(inside), wide)
+        most = plan.law.taps // 2
+    _grid(schedule, name, plan, ro, co)
+    _copies(schedule, name, plan, schedule.fuse(name, *product.outer, to), most)
+    if half is not None:
+        schedule.tensorise(name, half)
+
+
+def _give_to_threads(
+    schedule: Schedule,
+    name: str,
+    plan: ProductPlan,
+    loops: tuple[tuple[str, ...], str, list[str], str, str],
+    wide: int,
+) -> None:
+    """Let each thread keep a square of sums."""
+    tile, (outer, ri, inside, ci, ti) = plan.tile, loops
+    row, own_row = schedule.split(name, ri, min(tile.own_rows, tile.rows // wide))
     # Neighbouring threads read neighbouring columns, and each thread columns far from each other.
     own_column, column = schedule.split(name, ci, tile.columns // tile.own_columns)
-    outer = (*product.batch, *ro, co, *product.outer, to)
     schedule.reorder(name, *outer, row, *inside, column, ti, own_row, own_column)
-    _grid(schedule, name, product, ro, co)
     for loop in (row, *inside, column):
         schedule.bind(name, loop, "thread")
     schedule.unroll(name, own_row, own_column)
-    threads = (tile.rows // own) * (tile.columns // tile.own_columns)
-    _copies(schedule, name, product, schedule.fuse(name, *product.outer, to), threads, 1)
-
-
-def _tensor_cores(schedule: Schedule, stage: Stage, product: _Product, law: WarpProduct) -> None:
-    """Give each warp or warpgroup tiles of sums, kept in the fragments of an instruction."""
-    tiles, pipelined = (
-        (GROUP_TILES, GROUP_DEPTH) if law.reads_shared else (TENSOR_TILES, PIPELINE_DEPTH)
-    )
-    name, tile = stage.name, _tile(tiles, product)
-    taps, depth = law.taps, product.sizes[product.taps]
-    while taps * 2 <= tile.taps * law.taps // 16 and depth % (taps * 2) == 0:
-        taps *= 2
-    ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
-    co, ci = schedule.split(name, product.columns, tile.columns)
-    to, ti = schedule.split(name, product.taps, taps)
-    outer = (*product.batch, *ro, co, *product.outer, to)
-    own = (ri, tile.own_rows), (ci, tile.own_columns)
-    half = give_to_warps(schedule, name, outer, *own, ti, law, tuple(inside), wide)
-    _grid(schedule, name, product, ro, co)
-    loop = schedule.fuse(name, *product.outer, to)
-    if product.size(*product.outer, product.taps) > taps:
-        schedule.pipeline(name, loop, pipelined)
-    units = (tile.rows // tile.own_rows) * (tile.columns // tile.own_columns)
-    threads = WARP_THREADS * law.warps * units
-    _copies(schedule, name, product, loop, threads, law.taps // 2)
-    schedule.tensorise(name, half)

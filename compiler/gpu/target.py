@@ -49,6 +49,8 @@ class GpuLevel:
         Most threads of a block.
     language
         "PTX" or "OpenCL C".
+    multiprocessors
+        Of a usual chip, for schedules that are made without a device.
     instructions
         Products of matrices.
     cpu, features
@@ -60,6 +62,7 @@ class GpuLevel:
     shared_bytes: int
     max_threads: int
     language: str
+    multiprocessors: int
     instructions: tuple[WarpProduct, ...] = ()
     cpu: str = ""
     features: str = ""
@@ -68,12 +71,12 @@ class GpuLevel:
 
 LEVELS: Mapping[str, GpuLevel] = {
     "sm90a": GpuLevel(
-        *(226 << 10, 1024, "PTX", (*WARPGROUP_PRODUCTS, *WARP_PRODUCTS), "sm_90a", "+ptx80"),
+        *(226 << 10, 1024, "PTX", 132, (*WARPGROUP_PRODUCTS, *WARP_PRODUCTS), "sm_90a", "+ptx80"),
         copies_boxes=True,
     ),
-    "sm90": GpuLevel(227 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_90", "+ptx78"),
-    "sm80": GpuLevel(163 << 10, 1024, "PTX", WARP_PRODUCTS, "sm_80", "+ptx71"),
-    "opencl": GpuLevel(32 << 10, 256, "OpenCL C"),
+    "sm90": GpuLevel(227 << 10, 1024, "PTX", 132, WARP_PRODUCTS, "sm_90", "+ptx78"),
+    "sm80": GpuLevel(163 << 10, 1024, "PTX", 108, WARP_PRODUCTS, "sm_80", "+ptx71"),
+    "opencl": GpuLevel(32 << 10, 256, "OpenCL C", 32),
 }
 """The levels by name, the most capable first. Code for a level also runs on later chips, unless
 its name ends in `a`: then it runs on that chip alone. A KiB of its shared memory is for mbarriers.
@@ -93,10 +96,13 @@ class GpuTarget(Target):
         One of `LEVELS`.
     tf32
         Whether products of float32 may shorten their operands to TF32, as tensor cores demand.
+    units
+        Multiprocessors of the device; 0 stands for those of a usual one of the level.
     """
 
     level: str = "sm80"
     tf32: bool = False
+    units: int = 0
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
@@ -106,6 +112,10 @@ class GpuTarget(Target):
     @property
     def properties(self) -> GpuLevel:
         return LEVELS[self.level]
+
+    @property
+    def multiprocessors(self) -> int:
+        return self.units or self.properties.multiprocessors
 
     @property
     def instructions(self) -> tuple[WarpProduct, ...]:

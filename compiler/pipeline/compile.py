@@ -12,6 +12,7 @@ from ...isa.configuration import Configuration
 from ...wording import counted
 from ..accelerator.lower_bound import chained
 from ..accelerator.residents import frames_of
+from ..cpu.kernels.choices import device_choices, is_device_key
 from ..graph import Graph, Node
 from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host, used_choices
@@ -198,6 +199,11 @@ class _Compiler:
         host = plan_host(graph, module.steps, module.segments, host_target())
         code = compile_host(host, self.progress, request.choices)
         choices = used_choices(host, code, request.choices)
+        if any(map(is_device_key, request.choices)):  # for GPUs, whose sessions use them
+            from ..gpu import planned_for
+
+            planned = plan_host(graph, module.steps, module.segments, planned_for())
+            choices |= device_choices(planned.descriptions(), request.choices)
         on_accelerator = [linked.placed_layers for linked in segments]
         layers = placed_layers(graph, module.steps, on_accelerator, host.kernels)
         placement = placement_report(

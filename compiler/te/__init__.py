@@ -47,7 +47,15 @@ from .loop_steps import (
 from .program import Program
 from .regions import region
 from .schedule import Schedule
-from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
+from .stage_steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeRoot,
+    SetScope,
+    SplitReduction,
+    Tensorise,
+)
 from .steps import Step, parse_step
 from .storage_steps import Arena, Precede, Roll
 from .target import Kind, ScheduleError, Scope, Target
@@ -69,10 +77,10 @@ __all__ = [
     "Arena", "Bind", "Buffered", "CacheRead", "CacheWrite", "Carry", "ComputeAt", "ComputeRoot",
     "DeclaredTensor", "Fuse", "Index", "Instance", "InterpretError", "Kind", "Parallelise",
     "Patches", "Pipeline", "Precede", "Program", "Reorder", "Roll", "Schedule", "ScheduleError",
-    "Scope", "SetScope", "Split", "SplitFirst", "Step", "Target", "TensorExpression", "Tensorise",
-    "Unroll", "Vectorise", "View", "apply", "axes", "clamp", "compute", "constant", "cos", "decay",
-    "element", "equal", "erf", "exp", "footprint", "gelu", "instances", "interpret", "kernel",
-    "less", "log", "lookup", "max", "maximum", "minimum", "parse_step", "real", "reduce_axes",
-    "region", "requantise", "rounded", "row_operation", "select", "sigmoid", "sin", "single",
-    "sqrt", "sum", "tanh", "tensor",
+    "Scope", "SetScope", "Split", "SplitFirst", "SplitReduction", "Step", "Target",
+    "TensorExpression", "Tensorise", "Unroll", "Vectorise", "View", "apply", "axes", "clamp",
+    "compute", "constant", "cos", "decay", "element", "equal", "erf", "exp", "footprint", "gelu",
+    "instances", "interpret", "kernel", "less", "log", "lookup", "max", "maximum", "minimum",
+    "parse_step", "real", "reduce_axes", "region", "requantise", "rounded", "row_operation",
+    "select", "sigmoid", "sin", "single", "sqrt", "sum", "tanh", "tensor",
 ]  # fmt: skip

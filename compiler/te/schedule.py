@@ -26,7 +26,15 @@ from .loop_steps import (
     Vectorise,
 )
 from .program import Program
-from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
+from .stage_steps import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeRoot,
+    SetScope,
+    SplitReduction,
+    Tensorise,
+)
 from .stages import Fusion, Stage, StepNumbers, initial_state
 from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
@@ -232,6 +240,12 @@ class Schedule:
         """Compute a stage in a scope, then copy it; return the name of the computing stage."""
         self.apply(CacheWrite(stage, scope))
         return next(old.source for old in self.stages if old.name == stage)
+
+    def split_reduction(self, stage: str, axis: str, parts: int) -> str:
+        """Sum parts of a reduction in a stage of their own; return its name."""
+        before = {stage.name for stage in self.stages}
+        self.apply(SplitReduction(stage, axis, parts))
+        return next(one.name for one in self.stages if one.name not in before)
 
     def compute_at(self, stage: str, consumer: str, loop: str) -> None:
         """Compute a stage inside a loop of a consumer."""

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import override
 
-from ...isa.expressions import Affine, Read, with_reads
-from ..tensor import Tensor
-from .affine import variable
+from ...isa.expressions import Affine, Read, Reduction, with_reads
+from ..tensor import Axis, Tensor, element_type
+from .affine import scaled, total, variable
 from .box import extents_of, whole_box
+from .reductions import reduction_of, with_reduction
 from .stages import Place, Stage, State
 from .steps import Step
 from .target import DRAM, ScheduleError, Target
@@ -134,18 +135,7 @@ class CacheWrite(Step):
         """Insert the computing stage before the copy; both get plain loops."""
         stage = state.stage(self.stage)
         check_scope(self.scope, stage.output, state.target)
-        reductions = tuple(axis.name for axis in stage.reductions)
-        marked = stage.relations or stage.kinds or stage.depths or stage.instruction
-        if marked or stage.loops != (*stage.axes, *reductions):
-            raise ScheduleError(
-                f"the loops of `{self.stage}` have been changed already; make "
-                "`cache_write` the first step on a stage"
-            )
-        if stage.place is not None or state.attached(self.stage):
-            raise ScheduleError(
-                f"`{self.stage}` is computed inside a stage, or one is computed inside it; "
-                "make `cache_write` the first step on a stage"
-            )
+        _check_first(self, stage, state)
         if stage.source:
             raise ScheduleError(f"`{self.stage}` is a copy; cache a computing stage")
         name = _unused(f"{self.stage}.{self.scope}", state)
@@ -158,10 +148,106 @@ class CacheWrite(Step):
             source=name,
             loops=stage.axes,
         )
-        stages = []
-        for old in state.stages:
-            stages += [computing, copy] if old.name == self.stage else [old]
-        return replace(state, stages=tuple(stages))
+        return _replaced(state, self.stage, computing, copy)
+
+
+def _check_first(step: Step, stage: Stage, state: State) -> None:
+    """Refuse a step that makes two stages of one whose loops were changed."""
+    reductions = tuple(axis.name for axis in stage.reductions)
+    marked = stage.relations or stage.kinds or stage.depths or stage.instruction
+    if marked or stage.loops != (*stage.axes, *reductions):
+        raise ScheduleError(
+            f"the loops of `{stage.name}` have been changed already; make `{step.name}` the first "
+            "step on a stage"
+        )
+    if stage.place is not None or state.attached(stage.name):
+        raise ScheduleError(
+            f"`{stage.name}` is computed inside a stage, or one is computed inside it; make "
+            f"`{step.name}` the first step on a stage"
+        )
+
+
+def _replaced(state: State, stage: str, *others: Stage) -> State:
+    """The state with other stages in the place of one."""
+    stages = (others if old.name == stage else (old,) for old in state.stages)
+    return replace(state, stages=tuple(one for each in stages for one in each))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReduction(Step):
+    """Sum equal parts of a reduction in `stage.parts`; the stage itself then adds the parts up.
+
+    The parts are a data axis of the new stage, its outermost, so they may run at the same time.
+    Both orders of summation are fixed. What follows the reduction stays with the stage.
+    """
+
+    stage: str
+    axis: str
+    parts: int
+
+    def apply(self, state: State) -> State:
+        """Insert the stage of the parts; both get plain loops."""
+        stage = state.stage(self.stage)
+        _check_first(self, stage, state)
+        extents = {axis.name: axis.extent for axis in stage.reductions}
+        if self.axis not in extents:
+            raise ScheduleError(
+                f"`{self.stage}` has no reduction `{self.axis}`; its reductions are "
+                f"{', '.join(extents) or 'none'}"
+            )
+        extent = extents[self.axis]
+        if self.parts < 2 or extent % self.parts:
+            raise ScheduleError(
+                f"expected 2 parts or more that divide the {extent} iterations of `{self.axis}`, "
+                f"got {self.parts}"
+            )
+        part, size = f"{self.axis}.part", extent // self.parts
+        whole = total(scaled(variable(part), size), variable(self.axis))
+        reduction = reduction_of(stage.body)
+
+        def inside(read: Read) -> Read:
+            """Read at an iteration of a part."""
+            index = (
+                total(
+                    Affine(tuple(term for term in one.terms if term[0] != self.axis), one.constant),
+                    scaled(whole, one.coefficient(self.axis)),
+                )
+                for one in read.index
+            )
+            return Read(read.tensor, tuple(index))
+
+        reductions = tuple(
+            replace(axis, extent=size) if axis.name == self.axis else axis
+            for axis in stage.reductions
+        )
+        axes, old = (part, *stage.axes), stage.output
+        output = Tensor(
+            _unused(f"{self.stage}.parts", state),
+            element_type(reduction, state.tensors),
+            (self.parts, *old.shape),
+        )
+        return _replaced(
+            state,
+            self.stage,
+            replace(
+                stage,
+                output=output,
+                axes=axes,
+                domain=((0, self.parts), *stage.domain),
+                reductions=reductions,
+                body=with_reads(reduction, inside),
+                loops=(*axes, *extents),
+            ),
+            replace(
+                stage,
+                reductions=(Axis(part, self.parts),),
+                body=with_reduction(
+                    stage.body,
+                    Reduction(reduction.op, Read(output.name, tuple(map(variable, axes)))),
+                ),
+                loops=(*stage.axes, part),
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ...runtime.artifact import load
 from ...runtime.wire import Message, WireError
 from ..execution.recorded_choices import usable_threads
 from ..tuning.kernel_records import versions_now
+from ..tuning.machines import CpuMachine
 from ..tuning.measuring import ProcessMeasurer
 from ..tuning.tasks import KernelTask, tasks_of
 
@@ -43,7 +44,7 @@ class TrialJobs:
         key = message.take("digest", str), message.take("threads", int)
         if key not in self._tasks:
             assert self._target is not None
-            found = tasks_of(load(artifact).graph, self._target, key[1])
+            found = tasks_of(load(artifact).graph, CpuMachine(self._target, key[1]))
             self._tasks[key] = {task.workload: task for task in found}
         task = self._tasks[key].get(message.take("workload", str))
         texts = message.take("choices", list)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_output
+from ...compiler.cpu import MatrixProduct, Requantisation
 from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.pipeline import compile_module
@@ -23,9 +24,17 @@ from ...examples import keywords
 from ...isa.configuration import DEFAULT
 from ...runtime import Comparison, Session, open_device
 from ...runtime.devices import GpuDevice
+from ...runtime.gpu import GpuDriver
+from ...runtime.gpu.drivers import HARDWARE
 from ..conformance.cases import CRASHED, load_cases, run_case
 from ..conformance.kernel_cases import KernelRunner
 from ..execution.samples import random_samples
+from ..sweep.records import Database
+from ..tuning.gpu_machine import GpuMachine
+from ..tuning.kernel_records import KernelRecords
+from ..tuning.measuring import ProcessMeasurer
+from ..tuning.tasks import KernelTask
+from ..tuning.tune import TuningBudget, tune
 from .gpu_products import measure_memory, measure_products, peer
 
 WRONG, NO_GPU = 1, 3
@@ -38,8 +47,16 @@ ELEMENTS = 1 << 28
 REPEATS = 5
 """Measurements of a network."""
 
-BUDGET_S = 300.0
-"""Seconds for operator tests; measurements take 2 to 5 minutes more."""
+BUDGET_S = 240.0
+"""Seconds for operator tests; measurements take 2 to 6 minutes more."""
+
+BYTES = Requantisation("int8", 0).epilogue()
+TUNED = (
+    MatrixProduct(2048, 2048, 2048, "int8", BYTES), MatrixProduct(512, 512, 512),
+    MatrixProduct(64, 4608, 512, "int8", BYTES),
+)  # fmt: skip
+TRIALS = 32
+"""Products that are tuned, the last with a deep sum; and trials of each, about a second each."""
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
@@ -86,6 +103,27 @@ def check_network(device: GpuDevice, graph: Graph) -> dict[str, Any]:
     }
 
 
+def tune_products(driver: GpuDriver, trials: int) -> Iterator[dict[str, Any]]:
+    """Tune products, each from its default schedule; nothing is recorded."""
+    machine, records = GpuMachine.of(driver), KernelRecords(Database())
+    measurer = ProcessMeasurer()
+    try:
+        for product in TUNED if trials else ():
+            task = KernelTask(
+                (f"{product.rows}x{product.inner}x{product.columns}",), product, machine
+            )
+            report = tune([task], measurer, records, "evolutionary", TuningBudget(trials=trials))
+            found = report.to_json()["tasks"][0]
+            yield {
+                "product": f"{task.title} {product.dtype}",
+                "right": "wrong result" not in found["verdicts"],
+                **{name: found[name] for name in ("space", "trials", "verdicts", "default_s")},
+                **{name: found[name] for name in ("ratio", "choice", "log")},
+            }
+    finally:
+        measurer.close()
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run everything, print it as it comes, and write the JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -94,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--elements", type=int, default=ELEMENTS, help="of copies")
     parser.add_argument("--match", default="", help="operator tests whose names contain this")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds for them")
+    parser.add_argument("--trials", type=int, default=TRIALS, help="of each product that is tuned")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="JSON with everything")
     given = parser.parse_args(arguments)
     try:
@@ -108,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
         write_output(given.output, json.dumps(report, indent=2) + "\n", f"`-o {given.output}`")
     wrong = report["operators"]["wrong"] + [
         f"{part}: {row}"
-        for part in ("networks", "products", "memory")
+        for part in ("networks", "products", "memory", "tuned")
         for row in report[part]
         if not row["right"]
     ]
@@ -137,6 +176,9 @@ def _report(device: GpuDevice, given: argparse.Namespace) -> dict[str, Any]:
         report["products"] += map(_told, rows)
     driver.target = own
     report["memory"] = [_told(row) for row in measure_memory(driver, given.elements)]
+    # In software, times say nothing of a GPU.
+    trials = given.trials if driver.name in HARDWARE else 0
+    report["tuned"] = [_told(row) for row in tune_products(driver, trials)]
     report["operators"] = _told(check_operators(device, given.match, given.budget))
     report["seconds"] = time.perf_counter() - began
     return report

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -10,8 +9,10 @@ import numpy as np
 
 from ...compiler import te
 from ...compiler.gpu import GpuTarget, compile_program, default_schedule
-from ...compiler.tensor import Kernel, Tensor
-from ...runtime.gpu import GpuBuffer, GpuDriver
+from ...compiler.tensor import Kernel
+from ...runtime.gpu import GpuDriver
+from ..tuning.device_kernels import LoadedKernel, load_module
+from ..tuning.device_kernels import seconds_of as seconds_of_runs
 
 DTYPES = "int8", "float16", "float32"
 ROUNDS = 5
@@ -27,59 +28,18 @@ TOLERANCE = 1e-3
 """Largest difference of a float result, relative to the largest magnitude."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedKernel:
-    """A kernel on a GPU with its arrays, the output last."""
-
-    driver: GpuDriver
-    run: Callable[[], None]
-    buffers: Mapping[str, GpuBuffer]
-    output: Tensor
-
-    def result(self) -> np.ndarray:
-        """The output of the last run."""
-        found = np.empty(self.output.shape, self.output.dtype)
-        self.driver.copy_out(self.buffers[self.output.name], found)
-        self.driver.synchronise()
-        return found
-
-
 def load(driver: GpuDriver, kernel: Kernel, given: Mapping[str, np.ndarray]) -> LoadedKernel:
     """Compile a kernel by its default schedule, and copy its inputs."""
     target: GpuTarget = driver.target
     module = compile_program(default_schedule(kernel, target).program(), target)
-    arrays = {**module.constants, **given}
-    buffers: dict[str, GpuBuffer] = {}
-    for name, array in arrays.items():
-        buffers[name] = driver.allocate(array.nbytes)
-        driver.copy_in(buffers[name], array)
-    driver.synchronise()
-    for tensor in (*module.buffers, kernel.output):
-        size = int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
-        buffers[tensor.name] = driver.allocate(size)
-    launches = [
-        (function, [buffers[name] for name in function.kernel.tensors])
-        for function in driver.load(module)
-    ]
-
-    def run() -> None:
-        for function, arguments in launches:
-            driver.launch(function, function.kernel.grid, function.kernel.threads, arguments)
-
-    return LoadedKernel(driver, run, buffers, kernel.output)
+    return load_module(driver, module, given, kernel.output.dtype, kernel.output.shape)
 
 
 def seconds_of(driver: GpuDriver, run: Callable[[], None]) -> float:
     """Seconds of one run on the GPU, of as many as take `MIN_SECONDS`."""
-    start, end = driver.event(), driver.event()
     count = 1
     while True:
-        driver.record(start)
-        for _ in range(count):
-            run()
-        driver.record(end)
-        driver.synchronise()
-        taken = driver.elapsed_s(start, end)
+        taken = seconds_of_runs(driver, run, count)
         if taken >= MIN_SECONDS:
             return taken / count
         count *= 2

@@ -18,6 +18,7 @@ from ..cli.json_output import check_json, write_json
 from ..cli.main import guarded
 from ..sweep.records import Database
 from ..tuning.kernel_records import KernelRecords
+from ..tuning.machines import CpuMachine
 from ..tuning.measuring import ProcessMeasurer
 from ..tuning.outcome import TrialOutcome
 from ..tuning.ranking import History, TriedTask
@@ -50,7 +51,7 @@ def tasks(target: CpuTarget, threads: int) -> Iterator[KernelTask]:
         "depthwise stride": Convolution(1, 14, 14, 96, 96, (3, 3), (2, 2), PADS, groups=96),
     }
     for name, product in kernels.items():
-        yield KernelTask((name,), product, target, threads)
+        yield KernelTask((name,), product, CpuMachine(target, threads))
 
 
 def exhausted(task: KernelTask, records: KernelRecords) -> list[TrialOutcome]:

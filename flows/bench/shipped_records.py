@@ -27,7 +27,7 @@ from ...errors import UsageError, did_you_mean
 from ...examples import encoder, networks
 from ...wording import counted
 from ..cli.main import guarded
-from ..execution.recorded_choices import best_texts, target_digest
+from ..execution.recorded_choices import best_texts
 from ..execution.shipped_choices import (
     SHIPPED,
     ShippedRecord,
@@ -38,6 +38,7 @@ from ..execution.shipped_choices import (
 )
 from ..sweep.records import Database
 from ..tuning.kernel_records import KernelRecords, versions_now
+from ..tuning.machines import CpuMachine
 from ..tuning.measuring import ProcessMeasurer
 from ..tuning.outcome import TrialOutcome
 from ..tuning.tasks import KernelTask, tasks_of
@@ -110,7 +111,7 @@ class WinnerBench:
         """
         if self._budget.trials:
             tune([task], self._search, self._records, self._tuner, self._budget, seed=SEED)
-        place = task.workload, target_digest(task.target, task.threads)
+        place = task.workload, task.machine.digest
         best = choice_of(best_texts(self._records.database).get(place, "default"))
         if not best:
             return None
@@ -125,7 +126,7 @@ class WinnerBench:
 
 def loops_of(task: KernelTask, choice: Choice) -> list[int]:
     """Return the extents of a kernel's parallel loops."""
-    program = task.product.with_choice(choice).plan(task.target).schedule.program()
+    program = task.product.with_choice(choice).plan(task.machine.host).schedule.program()
     found = (node for node in nodes(program.body) if isinstance(node, For))
     return [node.extent for node in found if node.kind is Kind.PARALLEL]
 
@@ -135,7 +136,7 @@ def tuned(options: argparse.Namespace, bench: WinnerBench) -> Iterator[ShippedRe
     seen: set[str] = set()
     for name in options.networks:
         ratios: list[float] = []
-        for task in tasks_of(graph_of(name), host(), options.threads):
+        for task in tasks_of(graph_of(name), CpuMachine(host(), options.threads)):
             if task.workload in seen:
                 continue
             seen.add(task.workload)

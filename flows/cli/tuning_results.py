@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from ..tuning.tune import TuningReport
 
 
+MACHINE = "level", "threads"
+"""Parameters of a machine that a list has."""
+
+SHOWN = 3
+"""Estimated candidates of a kernel that a list for people has."""
+
+
 def list_kernels(
     arguments: argparse.Namespace, tasks: "list[KernelTask]", others: Mapping[str, int]
 ) -> None:
@@ -37,13 +44,13 @@ def list_kernels(
                     "kernels": list(task.names),
                     "workload": task.workload,
                     "kind": type(task.product).__name__,
-                    "threads": task.threads,
-                    "level": task.target.level,
+                    **{n: v for n, v in task.machine.parameters.items() if n in MACHINE},
                     "macs": task.product.macs,
                     "elements": math.prod(task.product.output.shape),
                     "space": len(space),
                     "choices": {name: list(values) for name, values in space.questions.items()},
                     "left_out": task.left_out(space.points),
+                    "estimated": task.machine.estimated(task.product, space.points),
                 }
             )
     if arguments.json:
@@ -54,11 +61,13 @@ def list_kernels(
         macs, elements = row["macs"], row["elements"]
         work = f"{macs:,} multiplications" if macs else f"{elements:,} elements"
         say(
-            f"{task.title}: {row['kind']}, {work}, {row['level']}, "
-            f"{counted(row['threads'], 'thread')}: {counted(row['space'], 'schedule')}"
+            f"{task.title}: {row['kind']}, {work}, {task.machine.title}: "
+            f"{counted(row['space'], 'schedule')}"
         )
         for name, values in row["choices"].items():
             say(f"  {name}: {', '.join(map(str, values))}")
+        for each in row["estimated"][:SHOWN]:
+            say(f"  {each['choice']}: {each['text']}")
         for reason, count in row["left_out"].items():
             say(f"  left out {count}: {reason}")
     for kind, count in others.items():

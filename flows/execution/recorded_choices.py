@@ -26,8 +26,8 @@ RECORDS_VARIABLE = "TILEWRIGHT_RECORDS"
 NO_RECORDS = "none"
 """Its value for compilations without records."""
 
-BEST = "cpu kernel best"
-"""The evaluator of records that compilations use."""
+CPU_KERNEL, GPU_KERNEL = KERNELS = "cpu kernel", "gpu kernel"
+"""The evaluators of trials of kernels."""
 
 SWEEPS, FILE = "sweeps", "records.db"
 """Folder in the cache, and name of the default database."""
@@ -35,8 +35,16 @@ SWEEPS, FILE = "sweeps", "records.db"
 LAYERS = "accelerator schedules"
 """The evaluator of records with schedules of the accelerator's layers, of one network each."""
 
+ON_GPU = "gpu"
+"""Stands before the hash of a target among the texts where it is a GPU."""
+
 Texts = dict[tuple[str, str], str]
 """Choices by the hashes of workload and target."""
+
+
+def best_of(evaluator: str) -> str:
+    """Return the evaluator of records that compilations use."""
+    return f"{evaluator} best"
 
 
 def records_path() -> Path | None:
@@ -83,11 +91,15 @@ def _own_texts(path: Path) -> Texts:
 def best_texts(database: "Database") -> Texts:
     """Return the choices with the best times; of equal times, those with the smallest key."""
     found: dict[tuple[str, str], tuple[float, str, str]] = {}
-    for key, record in database.of_evaluator(BEST):
+    records = (one for kind in KERNELS for one in database.of_evaluator(best_of(kind)))
+    for key, record in records:
         ratio = record.figures.get("ratio")
         # A ratio of 1 belongs to a default that the shipped schedule does not beat here.
         if record.error is None and isinstance(ratio, int | float) and 0 < ratio <= 1:
-            place, mine = (key.network, key.configuration), (float(ratio), key.digest, key.memory)
+            where = key.configuration
+            if key.evaluator == best_of(GPU_KERNEL):
+                where = f"{ON_GPU} {where}"
+            place, mine = (key.network, where), (float(ratio), key.digest, key.memory)
             found[place] = min(mine, found.get(place, mine))
     return {place: text for place, (_, _, text) in sorted(found.items())} | _layer_texts(database)
 
@@ -134,16 +146,23 @@ def recorded_schedules(
 def recorded_choices(texts: Texts) -> Mapping[str, str]:
     """Return the choices that a compilation uses, for this processor and a session's threads.
 
-    A user's own record of a kernel replaces a shipped one.
+    A user's own record of a kernel replaces a shipped one. Those of all GPUs are among them, since
+    only a session knows its GPU.
     """
+    from ...compiler.cpu.kernels.choices import device_key
     from ...compiler.host import host_target
 
+    gpus = {
+        device_key(workload, where.removeprefix(f"{ON_GPU} ")): text
+        for (workload, where), text in texts.items()
+        if where.startswith(f"{ON_GPU} ")
+    }
     target = host_target() if texts else None
     if target is None:
-        return {}
+        return gpus
     threads = usable_threads()
     shipped = _choices_at(texts, target, *shipped_places(target, threads))
-    return {**shipped, **_choices_at(texts, target, target_digest(target, threads))}
+    return {**gpus, **shipped, **_choices_at(texts, target, target_digest(target, threads))}
 
 
 def _choices_at(texts: Texts, target: "CpuTarget", *places: str) -> dict[str, str]:

@@ -15,6 +15,7 @@ from ...runtime.device import Device
 from ...runtime.remote import RemoteDevice
 from ...runtime.wire import JobError, JobVerdict, Message, WireError
 from ...wording import counted
+from .machines import CpuMachine
 from .measuring import TrialMeasurer
 from .outcome import Times, TrialOutcome, TrialVerdict
 from .shared_devices import SharedDevices
@@ -106,9 +107,10 @@ class AgentMeasurer(TrialMeasurer):
         self, setting: TuningSetting, choices: Sequence[Choice], incumbent: Choice
     ) -> Iterator[TrialOutcome]:
         """Judge candidates, each on the processor that is free first."""
+        assert isinstance(setting.machine, CpuMachine)
         fields = {
             "workload": digest_of(workload_of(setting.product)),
-            "threads": setting.threads,
+            "threads": setting.machine.threads,
             "seed": setting.seed,
             "incumbent": choice_text(incumbent),
         }

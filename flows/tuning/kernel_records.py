@@ -1,9 +1,9 @@
 """Records of tuned kernels in the database of sweeps, and the choices that compilations take.
 
-A trial is a record of the evaluator `TRIAL`. A schedule that was measured to be faster than the
-default, with all turns, is also one of `BEST`; only these are used. The fields of a key hold: the
-hash of the program as `version`, of the workload as `network`, of the target with its threads as
-`configuration`, and the choices as `memory`. So a record is found with its target only.
+A trial is a record of the machine's evaluator. A schedule that was measured to be faster than the
+default, with all turns, is also one of `best_of` that; only these are used. The fields of a key
+hold: the hash of the program as `version`, of the workload as `network`, of the machine as
+`configuration`, and the choices as `memory`. So a record is found with its machine only.
 """
 
 import json
@@ -20,10 +20,9 @@ from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text, work
 from ...errors import TilewrightError, UsageError
 from ...file_access import parse_json, read_part, reason
 from ..execution.recorded_choices import (
-    BEST,
+    KERNELS,
     LAYERS,
-    target_digest,
-    target_parameters,
+    best_of,
 )
 from ..sweep.record_checks import MAX_TEXT, ImpossibleError
 from ..sweep.records import (
@@ -39,10 +38,7 @@ from .ranking import TriedTask
 from .run_log import RUN
 from .tasks import KernelTask
 
-TRIAL = "cpu kernel"
-"""The evaluator of trials."""
-
-EXPORTED = (TRIAL, BEST, RUN, LAYERS)
+EXPORTED = (*KERNELS, *map(best_of, KERNELS), RUN, LAYERS)
 """Evaluators whose records are exported and imported, including schedules of layers."""
 
 LINE_FIELDS = (
@@ -68,10 +64,10 @@ class KernelRecords:
     def known(self, task: KernelTask) -> dict[Choice, TrialOutcome]:
         """Return outcomes of this task that the present code generator would build again."""
         found: dict[Choice, TrialOutcome] = {}
-        configuration = target_digest(task.target, task.threads)
-        for key, record in self.database.of_evaluator(TRIAL, task.workload):
+        configuration = task.machine.digest
+        for key, record in self.database.of_evaluator(task.machine.evaluator, task.workload):
             figures = record.figures
-            is_current = figures.get("versions") == self.versions
+            is_current = figures.get("versions") == self._versions_of(task)
             if key.configuration != configuration or not is_current:
                 continue
             if (record.error or "").startswith(LOST):
@@ -81,11 +77,14 @@ class KernelRecords:
                 found[outcome.choice] = outcome
         return found
 
+    def _versions_of(self, task: KernelTask) -> Mapping[str, str]:
+        return {**self.versions, **task.machine.versions}
+
     def history(self, task: KernelTask) -> list[TriedTask]:
-        """Return what is known of other tasks, on any machine."""
-        mine = task.workload, target_digest(task.target, task.threads)
+        """Return what is known of other tasks, on any machine of the kind."""
+        mine = task.workload, task.machine.digest
         found: dict[tuple[str, str], list[tuple[Features, float | None]]] = {}
-        for key, record in self.database.of_evaluator(TRIAL):
+        for key, record in self.database.of_evaluator(task.machine.evaluator):
             outcome = outcome_of(key, record)
             features = features_in(record)
             place = key.network, key.configuration
@@ -109,11 +108,11 @@ class KernelRecords:
             error = f"{outcome.verdict}: {outcome.text}"
         if outcome.verdict is TrialVerdict.LOST:
             error = f"{LOST}{outcome.text}"
-        self._add(TRIAL, task, outcome, how, error)
+        self._add(task.machine.evaluator, task, outcome, how, error)
 
     def add_best(self, task: KernelTask, outcome: TrialOutcome, how: Mapping[str, Any]) -> None:
         """Record a schedule that compilations shall use."""
-        self._add(BEST, task, outcome, how, None)
+        self._add(best_of(task.machine.evaluator), task, outcome, how, None)
 
     def _add(
         self,
@@ -125,12 +124,17 @@ class KernelRecords:
     ) -> None:
         name = workload_of(task.product)[:MAX_TEXT]
         self.database.name_network(task.workload, name)
-        target = self.database.add_parameters(target_parameters(task.target, task.threads))
+        target = self.database.add_parameters(task.machine.parameters)
         key = RecordKey(
             evaluator, outcome.program, task.workload, target, choice_text(outcome.choice)
         )
         features = task.features(outcome.choice)
-        figures = {**outcome.figures(), **how, "features": features, "versions": self.versions}
+        figures = {
+            **outcome.figures(),
+            **how,
+            "features": features,
+            "versions": self._versions_of(task),
+        }
         self.database.add([(key, Record(figures, error))])
 
     def export(self, path: Path) -> int:

@@ -189,6 +189,9 @@ class ProcessMeasurer(TrialMeasurer):
                         MIN_RUN_S, CALLS * self._tasks[request.setting].call_s
                     )
                 elif isinstance(answer, TrialAnswer):
+                    if answer.verdict is TrialVerdict.CRASH:
+                        child.end()
+                        self._timer = None
                     return answer
                 elif isinstance(answer, TrialVerdict):
                     self._timer = None

@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...compiler.cpu import CpuTarget
-from ...compiler.cpu.kernels.choices import Choice, digest_of, space_of, workload_of
+from ...compiler.cpu.kernels.choices import Choice, digest_of, workload_of
 from ...compiler.cpu.kernels.description import TunableDescription
 from ...compiler.graph import Graph
 from ...compiler.host import plan_host
 from ...errors import CompileError
 from ...runtime.names import node_names
-from ...wording import counted
-from .features import Features, features_of
+from .features import Features
+from .machines import TuningMachine
 from .trial import TuningSetting
 
 
@@ -28,8 +27,7 @@ class KernelTask:
 
     names: tuple[str, ...]
     product: TunableDescription
-    target: CpuTarget
-    threads: int
+    machine: TuningMachine
 
     @property
     def workload(self) -> str:
@@ -47,30 +45,24 @@ class KernelTask:
         more = f" and {self.count - 1} more" if self.count > 1 else ""
         return f"{self.names[0]}{more}"
 
-    @property
-    def place(self) -> str:
-        """The processor and the threads, for people."""
-        threads = counted(self.threads, "thread")
-        return f"{self.target.cpu}, {self.target.level}, {threads}"
-
     def setting(self, seed: int) -> TuningSetting:
         """Return the task for a process that measures."""
-        return TuningSetting(self.product, self.target, self.threads, seed)
+        return TuningSetting(self.product, self.machine, seed)
 
     def space(self) -> "KernelSpace":
         """Return all schedules that its planner offers."""
-        return KernelSpace(tuple(space_of(self.product, self.target)))
+        return KernelSpace(tuple(self.machine.space(self.product)))
 
     def features(self, choice: Choice) -> Features:
         """Return the features of a candidate."""
-        return features_of(self.product, self.target, self.threads, choice)
+        return self.machine.features(self.product, choice)
 
     def left_out(self, points: Iterable[Choice]) -> dict[str, int]:
         """Return why the steps' own checks refuse some of the points, with their number."""
         found: dict[str, int] = {}
         for choice in points:
             try:
-                self.product.with_choice(choice).plan(self.target)
+                self.machine.check(self.product.with_choice(choice))
             except CompileError as problem:
                 text = str(problem)
                 found[text] = found.get(text, 0) + 1
@@ -96,7 +88,7 @@ class KernelSpace:
         return {name: tuple(values) for name, values in found.items()}
 
 
-def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
+def tasks_of(graph: Graph, machine: TuningMachine) -> list[KernelTask]:
     """Return the kernels of a network on the host that can be tuned, each description once.
 
     The whole network runs on the host, as with `--device host`.
@@ -104,24 +96,24 @@ def tasks_of(graph: Graph, target: CpuTarget, threads: int) -> list[KernelTask]:
     steps = tuple(node.outputs[0].name for node in graph.nodes)
     names = node_names(graph)
     found: dict[TunableDescription, list[str]] = {}
-    for step in plan_host(graph, steps, (), target).kernels:
+    for step in plan_host(graph, steps, (), machine.host).kernels:
         for description in step.descriptions():
-            if isinstance(description, TunableDescription) and _has_space(description, target):
+            if isinstance(description, TunableDescription) and _has_space(description, machine):
                 found.setdefault(description, []).append(names[step.output])
-    return [KernelTask(tuple(own), product, target, threads) for product, own in found.items()]
+    return [KernelTask(tuple(own), product, machine) for product, own in found.items()]
 
 
-def without_space(graph: Graph, target: CpuTarget) -> dict[str, int]:
+def without_space(graph: Graph, machine: TuningMachine) -> dict[str, int]:
     """Return the kinds of kernels that have no space of schedules, with their number."""
     steps = tuple(node.outputs[0].name for node in graph.nodes)
     kinds = (
         type(one).__name__
-        for one in plan_host(graph, steps, (), target).descriptions()
-        if not (isinstance(one, TunableDescription) and _has_space(one, target))
+        for one in plan_host(graph, steps, (), machine.host).descriptions()
+        if not (isinstance(one, TunableDescription) and _has_space(one, machine))
     )
     return dict(Counter(kinds))
 
 
-def _has_space(kernel: TunableDescription, target: CpuTarget) -> bool:
+def _has_space(kernel: TunableDescription, machine: TuningMachine) -> bool:
     """Whether its planner has free decisions: those of a few elements have one answer each."""
-    return any(len(answers) > 1 for answers in kernel.questions(target).values())
+    return any(len(answers) > 1 for answers in machine.questions(kernel).values())

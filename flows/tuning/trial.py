@@ -5,7 +5,6 @@ only this process with it.
 """
 
 import statistics
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.cpu import CompiledKernel, CpuTarget
-from ...compiler.cpu.codegen.machine_code import assemble
-from ...compiler.cpu.execution.kernel import Frame, load_kernel, lower_description
 from ...compiler.cpu.kernels.choices import Choice, digest_of
 from ...compiler.cpu.kernels.description import TunableDescription
-from ...errors import CompileError
+from ...errors import CompileError, DeviceError
 from ..sweep.child_process import begin_service
 from .definitions import Arrays, data_of, expected_of, has_definition
+from .machines import LoadedCandidate, TuningMachine
 from .outcome import Times, TrialVerdict
 
 MIN_SAMPLE_S = 5e-4
@@ -41,8 +38,7 @@ class TuningSetting:
     """A task, as a child knows it."""
 
     product: TunableDescription
-    target: CpuTarget
-    threads: int
+    machine: TuningMachine
     seed: int
 
 
@@ -56,17 +52,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuiltCandidate:
-    """Machine code of a candidate.
-
-    Parameters
-    ----------
-    program
-        Hash of its LLVM code.
-    steps
-        The steps of its schedule.
-    code
-        The kernel, as `CompiledKernel.to_bytes` gives it.
-    """
+    """A candidate that was built; `program` is the hash of that of its `CandidateCode`."""
 
     choice: Choice
     program: str
@@ -125,7 +111,7 @@ class TrialBench:
 
     def __init__(self, setting: TuningSetting, begin: Callable[[], None] = lambda: None) -> None:
         self.setting, self._begin = setting, begin
-        self._runs: dict[str, Callable[[], None]] = {}
+        self._runs: dict[str, Callable[[int], float]] = {}
         self._cases: list[tuple[Arrays, Any]] = []
         self._reference: list[np.ndarray] = []
 
@@ -137,6 +123,8 @@ class TrialBench:
             return self._time(request)
         except CompileError as problem:
             return TrialAnswer(TrialVerdict.ILLEGAL, str(problem))
+        except DeviceError as problem:  # a fault of a kernel, after which its device is no use
+            return TrialAnswer(TrialVerdict.CRASH, str(problem))
         except Exception as problem:
             return TrialAnswer(TrialVerdict.TOOL_ERROR, f"{type(problem).__name__}: {problem}")
 
@@ -148,15 +136,9 @@ class TrialBench:
         CompileError
             If its schedule is illegal.
         """
-        target = self.setting.target
         product = self.setting.product.with_choice(choice)
-        plan, lowered = lower_description(product, target)
-        code = assemble(lowered.text, target, plan.schedule.kernel.name)
-        kernel = CompiledKernel(product, target, code, Frame.of(plan, lowered))
-        steps = "\n".join(map(str, plan.schedule.steps))
-        # Layouts say where the code finds its weights, so they belong to the program.
-        program = digest_of(f"{lowered.text}\n{plan.layouts!r}")
-        return BuiltCandidate(choice, program, steps, kernel.to_bytes())
+        built = self.setting.machine.build(product)
+        return BuiltCandidate(choice, digest_of(built.program), built.steps, built.code)
 
     def _time(self, request: TimeRequest) -> TrialAnswer:
         default = self._loaded(request.default)
@@ -168,21 +150,23 @@ class TrialBench:
             kernel = self._loaded(request.candidate)
             if difference := self._difference(kernel):
                 return TrialAnswer(TrialVerdict.WRONG, difference)
-            run = self._runs.setdefault(request.candidate.program, self._runner(kernel))
+            run = self._runs.setdefault(request.candidate.program, self._clock(kernel))
         runs = [self._known_run(request.default), self._known_run(request.incumbent), run]
+        # Each has arrays of its own, so memory would run out.
+        used = {one.program for one in (request.default, request.incumbent, request.candidate)}
+        self._runs = {name: one for name, one in self._runs.items() if name in used}
         return self._raced(runs)
 
-    def _loaded(self, built: BuiltCandidate) -> CompiledKernel:
-        setting = self.setting
-        product = setting.product.with_choice(built.choice)
-        return load_kernel(built.code, product, setting.target, setting.threads)
+    def _loaded(self, built: BuiltCandidate) -> LoadedCandidate:
+        product = self.setting.product.with_choice(built.choice)
+        return self.setting.machine.load(product, built.code)
 
-    def _known_run(self, built: BuiltCandidate) -> Callable[[], None]:
+    def _known_run(self, built: BuiltCandidate) -> Callable[[int], float]:
         if built.program not in self._runs:
-            self._runs[built.program] = self._runner(self._loaded(built))
+            self._runs[built.program] = self._clock(self._loaded(built))
         return self._runs[built.program]
 
-    def _prepare(self, default: CompiledKernel) -> None:
+    def _prepare(self, default: LoadedCandidate) -> None:
         """Compute what every candidate has to give, by the definition and by the default."""
         product = self.setting.product
         for arrays in data_of(product, self.setting.seed):
@@ -190,7 +174,7 @@ class TrialBench:
             self._cases.append((arrays, expected))
             self._reference.append(default(*arrays.values()))
 
-    def _difference(self, kernel: CompiledKernel) -> str:
+    def _difference(self, kernel: LoadedCandidate) -> str:
         """Say how results differ from the definition; integers also equal the default's."""
         for (arrays, expected), reference in zip(self._cases, self._reference, strict=True):
             got = kernel(*arrays.values())
@@ -204,30 +188,16 @@ class TrialBench:
                     return "results differ from those of the default schedule"
         return ""
 
-    def _runner(self, kernel: CompiledKernel) -> Callable[[], None]:
-        """Return a function that calls a kernel with arrays that are bound once."""
-        arrays = dict(self._cases[0][0])
-        bound = kernel.bind(**{name: arrays.pop(name) for name in kernel.description.constants})
-        given = list(arrays.values())
-        out = bound(*given)
-        frame, places = bound.frame()
-        for name, array in arrays.items():
-            frame[places[name]] = array.ctypes.data
-        frame[len(frame) - 1] = out.ctypes.data
+    def _clock(self, kernel: LoadedCandidate) -> Callable[[int], float]:
+        """Return what calls a kernel, whose arrays are bound once."""
+        return kernel.clock(self._cases[0][0])
 
-        def run(held: object = (bound, arrays, out)) -> None:
-            kernel.call(frame)
-
-        return run
-
-    def _raced(self, runs: list[Callable[[], None]]) -> TrialAnswer:
+    def _raced(self, runs: list[Callable[[int], float]]) -> TrialAnswer:
         """Time the default, the incumbent and a candidate in turns."""
-        # Processor time does not count what else the computer does, but only that of one thread.
-        clock = time.thread_time if self.setting.threads == 1 else time.perf_counter
         once = []
         for run in runs:
-            run()
-            once.append(_sample(run, 1, clock))
+            run(1)
+            once.append(run(1))
         if once[2] > max(SLOW_S, SLOW * once[0]):
             text = f"a call took {once[2]:.3g} s, the default {once[0]:.3g} s"
             return TrialAnswer(TrialVerdict.TIMEOUT, text)
@@ -237,7 +207,7 @@ class TrialBench:
         order = [0, 1, 2]
         while len(found[2]) < turns:
             for place in order:
-                found[place].append(_sample(runs[place], repeats, clock))
+                found[place].append(runs[place](repeats) / repeats)
             order.append(order.pop(0))  # none profits from its place
             count = len(found[2])
             if count == FEW_TURNS and min(found[2]) > HOPELESS * statistics.median(found[1]):
@@ -256,13 +226,6 @@ class TrialBench:
                 turns=len(found[2]),
             ),
         )
-
-
-def _sample(run: Callable[[], None], repeats: int, clock: Callable[[], float]) -> float:
-    before = clock()
-    for _ in range(repeats):
-        run()
-    return (clock() - before) / repeats
 
 
 def _ratio(mine: list[float], others: list[float]) -> float:

@@ -15,8 +15,7 @@ from ...compiler.cpu.kernels.choices import Choice, choice_of, choice_text
 from ...errors import UsageError
 from ...quoting import is_count
 from ...wording import counted
-from ..execution.recorded_choices import target_digest
-from ..execution.shipped_choices import shipped_places, shipped_texts
+from ..execution.shipped_choices import shipped_texts
 from .features import work_of
 from .kernel_records import KernelRecords
 from .measuring import TrialMeasurer
@@ -112,8 +111,8 @@ class TaskState:
     def log(self, tuner: str, seed: int, target: str) -> RunLog:
         """Return its trials for the page, in order."""
         return RunLog(
-            self.task.title[:MAX_TITLE], self.task.place, self.task.workload, target, tuner, seed,
-            len(self.space), "s", self.default_s, 0.0,
+            self.task.title[:MAX_TITLE], self.task.machine.title, self.task.workload, target, tuner,
+            seed, len(self.space), "s", self.default_s, 0.0,
             tuple(
                 LoggedTrial(
                     dict(one.choice), str(one.verdict), one.ratio,
@@ -233,8 +232,7 @@ def tune(
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
     for state in states:
-        target = target_digest(state.task.target, state.task.threads)
-        add_log(records.database, state.log(tuner, seed, target))
+        add_log(records.database, state.log(tuner, seed, state.task.machine.digest))
     return TuningReport(tuple(states), stopped)
 
 
@@ -242,7 +240,7 @@ def _begun(task: KernelTask, records: KernelRecords, tuner: str, seed: int) -> T
     space = task.space()
     method = open_tuner(tuner, task, space, seed, records.history(task))
     state = TaskState(task, space, method, records.known(task))
-    for place in shipped_places(task.target, task.threads):
+    for place in task.machine.shipped:
         text = shipped_texts().get((task.workload, place))
         if text and (choice := choice_of(text)) in space.points:
             state.shipped = space.points.index(choice)

@@ -69,7 +69,8 @@ class CudaDriver(GpuDriver):
         self.device = text.rstrip(b"\0").decode("utf-8", "replace")
         major = self._attribute("COMPUTE_CAPABILITY_MAJOR")
         minor = self._attribute("COMPUTE_CAPABILITY_MINOR")
-        self.target = GpuTarget(level_of(self.device, major, minor))
+        units = self._attribute("MULTIPROCESSOR_COUNT")
+        self.target = GpuTarget(level_of(self.device, major, minor), units=units)
         self._shared_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         self._context = self._call("cuDevicePrimaryCtxRetain", self._device)
         self._open = True

@@ -5,18 +5,30 @@ may therefore be raised by a later call. Memory, kernels and events are freed on
 uses them, which must not be before the work that does is done.
 """
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ...compiler.gpu import GpuModule, GpuTarget, KernelLaunch
+from ...compiler.gpu import GpuModule, GpuTarget, KernelLaunch, digest_of
 from ...errors import DeviceError
 
 ALIGNED_BYTES = 256
 """Parts of a buffer start at multiples of this."""
+
+
+def device_parameters(driver: str, device: str, target: GpuTarget) -> Mapping[str, int | str]:
+    """Return what tuned schedules of a GPU depend on."""
+    return {
+        "kind": "gpu",
+        "driver": driver,
+        "device": device,
+        "level": target.level,
+        "tf32": int(target.tf32),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,12 @@ class GpuDriver(ABC):
     target: GpuTarget
     dlpack_device: tuple[int, int]
     dlpack_stream: int | None = None
+
+    @property
+    def digest(self) -> str:
+        """Hash under which tuned schedules of this GPU stand."""
+        parameters = device_parameters(self.name, self.device, self.target)
+        return digest_of(json.dumps(dict(parameters), sort_keys=True))
 
     @abstractmethod
     def load(self, module: GpuModule) -> tuple[GpuFunction, ...]:

@@ -7,6 +7,7 @@ and recurrent layers, run on this processor, between copies. `unsuited` names th
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,14 @@ from typing_extensions import override
 
 from ...aligned import round_up
 from ...compiler.cpu import CpuTarget
-from ...compiler.gpu import GpuKernel, GpuModule, compile_copy, compile_kernel, planned_for
+from ...compiler.gpu import (
+    GpuKernel,
+    GpuModule,
+    compile_copy,
+    compile_kernel,
+    planned_for,
+    with_device_choice,
+)
 from ...compiler.graph import Node
 from ...compiler.host import Alias, Event, HostKernel, HostStep, RunKernel, host_target
 from ...compiler.host.movements import Movement
@@ -214,7 +222,7 @@ class GpuSide(HostSide):
 
     @override
     def _prepare(self, module: Module) -> None:
-        memory = self.plan.memory
+        memory, self._choices = self.plan.memory, module.choices
         self._memory.plan(memory.offsets, memory.arena_bytes)
         loaded: dict[str, tuple[GpuKernel | GpuModule, tuple[GpuFunction, ...]]] = {}
         ready: dict[str, str] = {}
@@ -246,7 +254,12 @@ class GpuSide(HostSide):
     def _compile(self, step: HostStep) -> GpuKernel | GpuModule | None:
         """The code of a step; None if there is none."""
         if isinstance(step, HostKernel):
-            return compile_kernel(step.description, self.driver.target)
+            target, description = self.driver.target, step.description
+            tuned = with_device_choice(description, target, self.driver.digest, self._choices)
+            if tuned != description:
+                with suppress(CompileError):  # of decisions that this version cannot compile
+                    return compile_kernel(tuned, target)
+            return compile_kernel(description, target)
         if isinstance(step, Movement) and step.fill is None and len(step.boxes) == 1:
             elements = self._graph.types[step.reads[0]].elements
             return compile_copy(step.boxes[0], elements, step.itemsize, self.driver.target)

@@ -49,7 +49,7 @@ class OpenClDriver(GpuDriver):
         self._device = self._first_device()
         self.device = self._device.name.strip()
         self.dlpack_device = 4, self._number()
-        self.target = GpuTarget("opencl")
+        self.target = GpuTarget("opencl", units=self._device.max_compute_units)
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)

@@ -15,6 +15,7 @@ from tilewright.compiler.graph import Graph, QConv, QMatMul, evaluate, is_accele
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
+from tilewright.flows.tuning.machines import CpuMachine
 from tilewright.flows.tuning.tasks import tasks_of, without_space
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -75,15 +76,15 @@ def test_both_forms_are_one_network(script):
 
 def test_every_kernel_of_a_block_has_a_space_of_schedules(encoder, graph):
     """A table of bytes has one schedule."""
-    target = generic("avx2")
+    machine = CpuMachine(generic("avx2"), 1)
     numbers = recognise_layers(import_model(encoder.model().SerializeToString()))
     for each, others in ((numbers, set()), (graph, {"ByteTable"})):
-        tasks = tasks_of(each, target, 1)
+        tasks = tasks_of(each, machine)
         assert {"HeadProduct", "RowSoftmax", "LayerNormalisation"} <= {
             type(task.product).__name__ for task in tasks
         }
         assert all(len(task.space()) > 1 for task in tasks)
-        assert set(without_space(each, target)) <= others
+        assert set(without_space(each, machine)) <= others
 
 
 def test_only_norms_and_the_softmax_are_left_to_the_host(graph):

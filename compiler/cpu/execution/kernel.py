@@ -345,9 +345,15 @@ def key_of(description: Description, target: CpuTarget) -> str:
 
 
 @cache
-def code_generator_digest() -> str:
-    """A hash of the code generator: kernels of an older one are recompiled."""
+def code_generator_digest(*targets: str) -> str:
+    """A hash of the code generator: kernels of an older one are recompiled.
+
+    Parameters
+    ----------
+    targets
+        Folders beside that of the processor which also count.
+    """
     cpu = Path(__file__).parents[1]
-    folders = (cpu, cpu.parent / "te")
+    folders = (cpu, *(cpu.parent / name for name in ("te", *targets)))
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

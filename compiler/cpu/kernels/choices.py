@@ -95,7 +95,10 @@ def choice_of(text: str) -> Choice:
     return tuple(found.items())
 
 
-def space_of(product: "TunableDescription", target: "CpuTarget") -> list[Choice]:
+def space_of(
+    product: "TunableDescription",
+    questions: "Callable[[TunableDescription], Mapping[str, tuple[int | str, ...]]]",
+) -> list[Choice]:
     """Return all legal answers to a planner's questions, the default's first, at most `MAX_POINTS`.
 
     Answers that follow from the default alone are left out, so equal points have equal texts.
@@ -104,7 +107,7 @@ def space_of(product: "TunableDescription", target: "CpuTarget") -> list[Choice]
     waiting: list[Choice] = [()]
     while waiting and len(found) < MAX_POINTS:
         known = waiting.pop()
-        asked = product.with_choice(known).questions(target)
+        asked = questions(product.with_choice(known))
         name = next((one for one in asked if one not in dict(known)), None)
         if name is None:
             found.append(known)
@@ -126,6 +129,31 @@ def workload_of(product: "TunableDescription") -> str:
 def choice_key(workload: str, target: "CpuTarget") -> str:
     """Return the key of decisions: they hold for one workload, by its digest, on one target."""
     return digest_of(f"{workload} {target!r}")
+
+
+def device_key(workload: str, device: str) -> str:
+    """Return the key of decisions for a GPU: a workload and a device, both by their digests."""
+    return f"{workload} {device}"
+
+
+def is_device_key(key: str) -> bool:
+    """Whether a key is one of `device_key`."""
+    return " " in key
+
+
+def device_choices(
+    descriptions: "Iterable[Description]", choices: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the choices for kernels on GPUs, whichever these are."""
+    from .description import TunableDescription
+
+    known = {
+        digest_of(workload_of(one)) for one in descriptions if isinstance(one, TunableDescription)
+    }
+    found = ((key, key.partition(" ")) for key in choices)
+    return {
+        key: choices[key] for key, (workload, _, device) in found if device and workload in known
+    }
 
 
 def applied_choices(

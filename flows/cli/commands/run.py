@@ -1,12 +1,13 @@
 """`tilewright run`: run a model or an artifact on a device and print a table of its layers."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....errors import DeviceError, UsageError
 from ....runtime import open_device
-from ....runtime.devices import DEVICES, kind_of
+from ....runtime.devices import DEVICES, GpuDevice, kind_of, without_gpu
 from ...execution.run_module import chosen_module
 from ...execution.run_samples import run_samples
 from ...execution.samples import Samples, random_samples, read_samples
@@ -146,7 +147,7 @@ def run(arguments: argparse.Namespace) -> None:
             report.say(search_sentence(module.report["search"]))
         for line in change_sentences(module.report):
             report.say(line)
-        if recorded := records_sentence(module.choices):
+        if recorded := records_sentence(_choices_on(outcome.device.name, module.choices)):
             report.say(recorded)
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
@@ -191,3 +192,13 @@ def choose_samples(arguments: argparse.Namespace, graph: "Graph") -> Samples:
     samples = read_samples(arguments.input, graph, chosen_states(arguments))
     count = arguments.samples or (1 if arguments.waveform else samples.count)
     return samples.first(count)
+
+
+def _choices_on(device: str, choices: Mapping[str, str]) -> dict[str, str]:
+    """The recorded schedules for a GPU, or for the processor on other devices."""
+    if not choices:
+        return {}
+    from ....compiler.cpu.kernels.choices import is_device_key
+
+    on_gpu = kind_of(device) == GpuDevice.name or bool(without_gpu(device)[1])
+    return {key: text for key, text in choices.items() if is_device_key(key) == on_gpu}

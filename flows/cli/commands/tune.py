@@ -2,17 +2,25 @@
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....atomic_write import PAGE_SUFFIXES, check_output
 from ....compiler.graph.short_names import short_name
-from ....errors import UsageError
+from ....errors import DeviceError, ToolError, UsageError
 from ....isa.configuration import DEFAULT
 from ....quoting import printable
-from ....runtime.devices import REMOTE, HostDevice, has_accelerator, kind_of
+from ....runtime.devices import (
+    REMOTE,
+    TF32,
+    GpuDevice,
+    HostDevice,
+    has_accelerator,
+    kind_of,
+    open_device,
+)
 from ....sim.cache import kept_folder
 from ....wording import counted
 from ...execution.recorded_choices import (
@@ -41,14 +49,15 @@ from ..tuning_results import (
 )
 
 if TYPE_CHECKING:
-    from ....compiler.cpu import CpuTarget
     from ....compiler.graph import Graph
     from ....compiler.module import Module
     from ...tuning.kernel_records import KernelRecords
+    from ...tuning.machines import TuningMachine
     from ...tuning.measuring import TrialMeasurer
     from ...tuning.tune import TaskState
 
 DEFAULT_BUDGET = "60s"
+INTERPRETER = "interpreter"
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -59,17 +68,18 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_operators(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--target", choices=("host", "accelerator"), default="host",
-        help="kernels of this processor, by trials; or layers of the accelerator, by exact cycles "
-        "(default: host)",
+        "--target", choices=("host", "gpu", "accelerator"), default="host",
+        help="kernels of this processor or of a GPU, by trials; or layers of the accelerator, by "
+        "exact cycles (default: host)",
     )  # fmt: skip
     add_configuration(parser)
     add_memory(parser, "main memory of the accelerator")
     parser.add_argument(
         "--device", action="append", default=[], metavar="ADDRESS", dest="devices",
         help="what runs the programs that are tried; several share them: remote://AGENT/host for "
-        "host; for accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: "
-        "this processor; exact cycles)",
+        "host; for gpu, gpu:cuda or gpu:opencl, or with --list a level such as gpu:sm80; for "
+        "accelerator, a simulator, a board's address or remote://AGENT/DEVICE (default: this "
+        "processor; the first GPU; exact cycles)",
     )  # fmt: skip
     parser.add_argument(
         "--threads", type=int, metavar="N",
@@ -184,19 +194,26 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     if arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
     counting = "scheduler" if arguments.scheduler else "workers" if arguments.workers else ""
-    if counting and (arguments.target == "host" or arguments.devices):
+    if counting and (arguments.target != "accelerator" or arguments.devices):
         raise UsageError(
             f"`--{counting}`: expected `--target accelerator` without `--device`, since only exact "
             "cycles do not depend on where they are counted; leave it out"
         )
     machine = {"config": arguments.config, "set": arguments.changes}
-    if arguments.target == "host" and (
+    if arguments.target == "gpu" and arguments.threads is not None:
+        raise UsageError(
+            f"`--threads {arguments.threads}`: schedules of a GPU choose their threads; leave it "
+            "out"
+        )
+    if arguments.target != "accelerator" and (
         given := [*(name for name in machine if machine[name]), *given_memory(arguments)]
     ):
         raise UsageError(
-            f"`--{given[0]}`: expected `--target accelerator`; it has no effect on kernels of this "
-            "processor, leave it out"
+            f"`--{given[0]}`: expected `--target accelerator`; it has no effect on single kernels, "
+            "leave it out"
         )
+    if arguments.target == "gpu":
+        _check_gpus(arguments.devices)
     for device in arguments.devices:
         on_host = kind_of(device) == HostDevice.name and device.startswith(REMOTE)
         if arguments.target == "host" and not on_host:
@@ -208,6 +225,22 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             raise UsageError(
                 f"`--device {device}`: expected a device with an accelerator; name a simulator, a "
                 "board or remote://AGENT/DEVICE"
+            )
+
+
+def _check_gpus(devices: Sequence[str]) -> None:
+    """Reject devices that are no GPU to measure on."""
+    for device in devices:
+        kind = device.partition("?")[0]
+        if len(devices) > 1 or kind.partition(":")[0] != GpuDevice.name or "+" in kind:
+            raise UsageError(
+                f"`--device {device}`: expected one GPU for `--target gpu`: gpu:cuda or "
+                "gpu:opencl; or a level such as gpu:sm80 with `--list`"
+            )
+        if kind == f"{GpuDevice.name}:{INTERPRETER}":
+            raise UsageError(
+                f"`--device {device}`: its times are not those of a GPU; name gpu:cuda or "
+                "gpu:opencl, or list candidates with `--device gpu:sm80 --list`"
             )
 
 
@@ -231,16 +264,16 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
             import_model(arguments.source, **chosen_overrides(arguments).of_import)
         )
         advance("opening the processor", 0, None)
-        measurer, target, threads = _open_measurer(arguments, graph, records)
+        measurer, machine = _open_measurer(arguments, graph, records)
     try:
-        tasks = tasks_of(graph, target, arguments.threads or threads)
+        tasks = tasks_of(graph, machine)
         if not tasks:
             raise UsageError(
                 f"`{arguments.source}`: expected kernels with free decisions, such as "
                 "convolutions, got none; there is nothing to tune"
             )
         if arguments.listing:
-            list_kernels(arguments, tasks, without_space(graph, target))
+            list_kernels(arguments, tasks, without_space(graph, machine))
             return {task.workload for task in tasks}
         with progress_bar() as advance:
 
@@ -263,17 +296,20 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
 
 def _open_measurer(
     arguments: argparse.Namespace, graph: "Graph", records: "KernelRecords"
-) -> "tuple[TrialMeasurer, CpuTarget, int]":
-    """Return what judges candidates, its processor, and the threads that it uses by default."""
+) -> "tuple[TrialMeasurer, TuningMachine]":
+    """Return what judges candidates, and the machine on which it does."""
     from ....compiler.host import host_target
     from ...execution.recorded_choices import usable_threads
+    from ...tuning.machines import CpuMachine
+    from ...tuning.measuring import ProcessMeasurer
 
+    if arguments.target == "gpu":
+        return ProcessMeasurer(), _gpu_of(arguments)
     if arguments.devices:
         from ...tuning.agent_measuring import AgentMeasurer
 
         agents = AgentMeasurer(arguments.devices, graph, records.versions)
-        return agents, agents.target, agents.threads
-    from ...tuning.measuring import ProcessMeasurer
+        return agents, CpuMachine(agents.target, arguments.threads or agents.threads)
 
     target = host_target()
     if target is None:
@@ -281,7 +317,32 @@ def _open_measurer(
             "`tune`: this processor has no kernels in machine code, so there is nothing to tune; "
             "run it on x86-64"
         )
-    return ProcessMeasurer(), target, usable_threads()
+    return ProcessMeasurer(), CpuMachine(target, arguments.threads or usable_threads())
+
+
+def _gpu_of(arguments: argparse.Namespace) -> "TuningMachine":
+    """Return the GPU that is named, or a level of GPUs whose candidates are listed."""
+    from ....compiler.gpu import LEVELS, GpuTarget
+    from ...tuning.gpu_machine import GpuMachine
+
+    device = next(iter(arguments.devices), GpuDevice.name)
+    name, _, option = device.partition("?")
+    level = name.partition(":")[2]
+    if level in LEVELS and LEVELS[level].cpu:
+        if arguments.listing and option in ("", TF32):
+            return GpuMachine("", "", GpuTarget(level, tf32=bool(option)))
+        raise UsageError(
+            f"`--device {device}`: a level of GPUs has no times; add `--list` for the candidates "
+            "and their estimates, or name a device, gpu:cuda or gpu:opencl"
+        )
+    try:
+        with open_device(device, DEFAULT) as opened:
+            assert isinstance(opened, GpuDevice)
+            return GpuMachine.of(opened.driver)
+    except (DeviceError, ToolError) as problem:
+        raise type(problem)(
+            f"{problem}; without a GPU, `--device gpu:sm80 --list` lists candidates and estimates"
+        ) from problem
 
 
 def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitStack) -> set[str]:

@@ -67,7 +67,7 @@ KERNELS: dict[str, TunableDescription] = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_first_point_is_the_default(name: str, level: str) -> None:
     target = generic(level)
-    points = space_of(KERNELS[name], target)
+    points = space_of(KERNELS[name], lambda one: one.questions(target))
     assert len(set(points)) == len(points) > 1
     plans = [KERNELS[name].with_choice(choice).plan(target) for choice in ((), points[0])]
     steps = [(list(map(str, plan.schedule.steps)), plan.layouts) for plan in plans]
@@ -79,7 +79,9 @@ def test_the_first_point_is_the_default(name: str, level: str) -> None:
 def test_points_compute_the_same(name: str, level: str) -> None:
     product, target = KERNELS[name], target_at(level)
     data = [(arrays, expected_of(product, arrays)) for arrays in data_of(product, 3)]
-    points = random.Random(name + level).sample(space_of(product, target), 3)
+    points = random.Random(name + level).sample(
+        space_of(product, lambda one: one.questions(target)), 3
+    )
     for choice in points:
         kernel = compile_kernel(product.with_choice(choice), target, threads=2)
         for arrays, expected in data:
@@ -96,7 +98,7 @@ def test_points_of_elementwise_kernels_compute_the_same(shape: tuple[int, ...]) 
     )
     generator = np.random.default_rng(1)
     x, y = (generator.integers(-99, 99, size).astype(np.float32) for size in (shape, one))
-    points = space_of(kernel, host())
+    points = space_of(kernel, lambda one: one.questions(host()))
     assert len(points) == (1 if shape == (5,) else 9)
     for choice in points:
         got = compile_kernel(kernel.with_choice(choice), threads=2)(x, y)
@@ -114,7 +116,7 @@ def test_the_definition_notices_one_wrong_value() -> None:
 
 
 def test_choices_survive_as_text() -> None:
-    for choice in space_of(KERNELS["window"], generic("avx2")):
+    for choice in space_of(KERNELS["window"], lambda one: one.questions(generic("avx2"))):
         assert choice_of(choice_text(choice)) == choice
     assert choice_of("default") == ()
 

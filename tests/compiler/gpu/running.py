@@ -57,7 +57,8 @@ def run_schedule(
     target = schedule.target
     assert isinstance(target, GpuTarget)
     module = compile_program(schedule.program(), target)
-    return run(module, _shapes(schedule.kernel.tensors), given)
+    between = {tensor.name: tensor for tensor in module.buffers}
+    return run(module, _shapes({**schedule.kernel.tensors, **between}), given)
 
 
 def run_opencl(

@@ -67,6 +67,11 @@ def ptx(kernel: Kernel | Description, level: str, tf32: bool = False) -> str:
     return compile_program(default_schedule(kernel, target).program(), target).code
 
 
+@cache
+def square(rows: int, dtype: str, level: str, tf32: bool = False) -> str:
+    return ptx(product(rows, rows, 512, dtype), level, tf32)
+
+
 @pytest.mark.parametrize("level", ["sm80", "sm90"])
 def test_no_kernel_spills(level: str, tmp_path: Path):
     assert len(kernels()) >= 12
@@ -79,7 +84,7 @@ def test_no_kernel_spills(level: str, tmp_path: Path):
 @pytest.mark.parametrize("level", ["sm80", "sm90"])
 @pytest.mark.parametrize(("dtype", "rows"), STEPS)
 def test_products_run_on_tensor_cores(dtype: str, rows: int, level: str, tmp_path: Path):
-    text = ptx(product(rows, rows, 512, dtype), level)
+    text = square(rows, dtype, level)
     found = assemble(text, level.replace("sm", "sm_"), tmp_path)
     assert found.stack_bytes == found.spilled_bytes == 0
     assert max(found.registers) <= 192  # of 255, with 256 threads of a block
@@ -93,7 +98,7 @@ def test_products_run_on_tensor_cores(dtype: str, rows: int, level: str, tmp_pat
 
 @pytest.mark.parametrize("rows", [1024, 65])
 def test_products_in_tf32_run_on_tensor_cores(rows: int, tmp_path: Path):
-    text = ptx(product(rows, rows, 512, "float32"), "sm80", tf32=True)
+    text = square(rows, "float32", "sm80", tf32=True)
     found = assemble(text, "sm_80", tmp_path)
     assert found.stack_bytes == found.spilled_bytes == 0
     assert found.opcodes()["HMMA.1688.F32.TF32"] or found.opcodes()["HMMA.1688"]
@@ -115,12 +120,12 @@ def test_attention_runs_on_tensor_cores(dtype: str, level: str, tmp_path: Path):
 
 @pytest.mark.parametrize("chip", LATER)
 def test_later_chips_take_the_portable_code(chip: str, tmp_path: Path):
-    found = assemble(ptx(product(1024, 1024, 512, "int8"), "sm80"), chip, tmp_path)
+    found = assemble(square(1024, "int8", "sm80"), chip, tmp_path)
     assert found.spilled_bytes == 0
     assert found.opcodes()["IMMA.16832"]
 
 
 def test_spills_are_seen(tmp_path: Path):
     """A kernel that may use few registers; the checks above would find it."""
-    text = ptx(product(1024, 1024, 512, "int8"), "sm80").replace("\n{\n", "\n.maxnreg 64\n{\n", 1)
+    text = square(1024, "int8", "sm80").replace("\n{\n", "\n.maxnreg 64\n{\n", 1)
     assert assemble(text.replace(".reqntid", ".maxntid"), "sm_80", tmp_path).spilled_bytes

@@ -207,7 +207,7 @@ def test_the_assembler_takes_every_product(dtype: str, rows: int, tmp_path: Path
     assert counts[MACHINE[dtype]] == 4  # 128 bytes of taps
     assert counts["UTMALDG.2D"] == 2
     assert not counts["LDGSTS.E"]
-    (launch,) = module.kernels
+    launch = module.kernels[0]  # the other adds up parts of sums, where blocks are few
     assert (launch.threads, launch.shared_bytes >> 10) == (
         (288, 192) if rows == 4096 else (160, 64)
     )

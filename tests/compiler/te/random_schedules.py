@@ -250,6 +250,19 @@ def place_operands(pick: random.Random, schedule: te.Schedule) -> None:
                 schedule.apply(step)
 
 
+def split_some(pick: random.Random, schedule: te.Schedule) -> None:
+    """Cut a reduction into parts, which is legal at the beginning only."""
+    found = [
+        (stage.name, axis.name, parts)
+        for stage in schedule.stages
+        for axis in stage.reductions
+        for parts in range(2, axis.extent + 1)
+        if axis.extent % parts == 0
+    ]
+    if found:
+        schedule.split_reduction(*pick.choice(found))
+
+
 def roll_stages(pick: random.Random, schedule: te.Schedule) -> None:
     """Stages that their reader's rows advance through, so that rings have a chance."""
     for stage in reversed(schedule.stages):
@@ -276,6 +289,8 @@ def random_schedule(
 ) -> tuple[te.Schedule, int, list[te.Step]]:
     """A schedule of legal steps; how many were refused, and those refused that changed it."""
     schedule = te.Schedule(kernel, TARGET)
+    if pick.random() < 0.2:
+        split_some(pick, schedule)
     if pick.random() < 0.5:
         place_operands(pick, schedule)
     else:

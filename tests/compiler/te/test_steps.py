@@ -284,12 +284,26 @@ REFUSALS = {
         ["carry(acc, out, y)"],
         "carry(acc, out, y): `4x4` does not carry reductions; compute `acc` before the loop",
     ),
+    "no such reduction": (
+        ["split_reduction(acc, y, 2)"],
+        "split_reduction(acc, y, 2): `acc` has no reduction `y`; its reductions are ky, kx, i",
+    ),
+    "parts that differ": (
+        ["split_reduction(acc, ky, 2)"],
+        "split_reduction(acc, ky, 2): expected 2 parts or more that divide the 3 iterations of "
+        "`ky`, got 2",
+    ),
+    "a sum that is cut too late": (
+        ["split(acc, y, 2)", "split_reduction(acc, ky, 3)"],
+        "split_reduction(acc, ky, 3): the loops of `acc` have been changed already; make "
+        "`split_reduction` the first step on a stage",
+    ),
     "text that is no step": (
         ["divide(acc, y, 2)"],
         "`divide(acc, y, 2)` is not a schedule step; expected `name(arguments)` with one of arena, "
         "bind, cache_read, cache_write, carry, compute_at, compute_root, fuse, parallelise, "
-        "pipeline, precede, reorder, roll, set_scope, split, split_first, tensorise, unroll, "
-        "vectorise",
+        "pipeline, precede, reorder, roll, set_scope, split, split_first, split_reduction, "
+        "tensorise, unroll, vectorise",
     ),
     "too few arguments": (
         ["split(acc, y)"],

@@ -9,10 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
+from tilewright import import_model
+from tilewright.compiler.graph import Graph
 from tilewright.flows.bench import gpu_check, gpu_products
+from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
+from tilewright.flows.tuning.trial import TrialBench
 from tilewright.runtime.gpu import GpuBuffer
 from tilewright.runtime.gpu.interpreter import InterpreterDriver
+
+from ...compiler.onnx_models import model, value
 
 TINY = ["--device", "gpu:interpreter", "--sizes", "32", "--elements", "100", "--match", "test_tanh"]
 
@@ -26,8 +33,16 @@ def short(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gpu_check, "REPEATS", 1)
     monkeypatch.setattr(gpu_products, "peer", lambda: None)
     monkeypatch.setattr(gpu_check, "peer", lambda: None)
-    first = next(gpu_check.networks())
-    monkeypatch.setattr(gpu_check, "networks", lambda: iter([first]))
+    monkeypatch.setattr(gpu_check, "networks", lambda: iter([dense()]))
+
+
+def dense() -> Graph:
+    """One layer; other tests run the networks of the check."""
+    w = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    return import_model(
+        model(nodes, [value("x", np.float32, (4, 8))], ["y"], {"w": w}).SerializeToString()
+    )
 
 
 def test_a_report_has_checks_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -44,6 +59,7 @@ def test_a_report_has_checks_and_figures(tmp_path: Path, capsys: pytest.CaptureF
     assert [(row["size"], row["dtype"], row["right"]) for row in report["products"]] == [
         (32, dtype, True) for dtype in gpu_products.DTYPES
     ]
+    assert report["tuned"] == []
     assert {row["kernel"]: row["right"] for row in report["memory"]} == {
         "copy": True,
         "chain": True,
@@ -58,7 +74,7 @@ def test_a_gpu_that_computes_wrong_is_told(
 
     def flips(self: InterpreterDriver, buffer: GpuBuffer, array: np.ndarray) -> None:
         copy_out(self, buffer, array)
-        array.reshape(-1).view(np.uint8)[-1] ^= 0x40
+        array.reshape(-1).view(np.uint8)[-1] ^= 0x20
 
     monkeypatch.setattr(InterpreterDriver, "copy_out", flips)
     path = tmp_path / "found.json"
@@ -77,6 +93,36 @@ def test_operator_tests_end_with_their_budget(tmp_path: Path):
     found = json.loads(path.read_text(encoding="utf-8"))["operators"]
     assert found["run"] == 0
     assert found["of"] > 1000
+
+
+class GivenTimes:
+    """Judges candidates without running them; every second one takes half as long."""
+
+    def measure(self, setting, choices, incumbent):
+        bench = TrialBench(setting)
+        for place, choice in enumerate(choices):
+            if place == 0 and not incumbent:
+                bench.build(choice)
+            ratio = 0.5 if place % 2 else 1.0
+            times = Times(ratio, ratio, ratio * 1e-3, 0.0, 1e-3, 31)
+            yield TrialOutcome(choice, TrialVerdict.OK, "", f"{place}", "", times)
+
+    def close(self):
+        pass
+
+
+def test_products_are_tuned_where_a_gpu_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu_check, "ProcessMeasurer", GivenTimes)
+    rows = [*gpu_check.tune_products(InterpreterDriver(), 3)]
+    assert [row["product"] for row in rows] == [
+        "2048x2048x2048 int8", "512x512x512 float32", "64x4608x512 int8"
+    ]  # fmt: skip
+    for row in rows:
+        assert row["right"]
+        assert (row["trials"], row["ratio"], row["default_s"]) == (3, 0.5, 1e-3)
+        assert len(row["log"]) == 3
+        assert row["space"] > 100
+    assert [*gpu_check.tune_products(InterpreterDriver(), 0)] == []
 
 
 def test_without_a_gpu_it_says_so(

@@ -15,6 +15,7 @@ from tilewright.flows.cli.main import main
 from tilewright.flows.execution.recorded_choices import NO_RECORDS, RECORDS_VARIABLE, usable_threads
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning.kernel_records import KernelRecords
+from tilewright.flows.tuning.machines import CpuMachine
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
 from tilewright.flows.tuning.tasks import tasks_of
 from tilewright.runtime.artifact import artifact_bytes, load
@@ -37,7 +38,7 @@ def records(tmp_path):
     """A database in which the dense layer has a schedule."""
     path = tmp_path / "records.db"
     with Database(path) as database:
-        for task in tasks_of(import_model(DIGITS), host(), usable_threads()):
+        for task in tasks_of(import_model(DIGITS), CpuMachine(host(), usable_threads())):
             if task.names == ("dense.qconv",) or "dense" in task.names[0]:
                 times = Times(0.5, 0.5, 1e-6, 0.0, 2e-6, 31)
                 outcome = TrialOutcome(CHOICE, TrialVerdict.OK, "", "program", "steps", times)

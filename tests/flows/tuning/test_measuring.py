@@ -8,6 +8,7 @@ import pytest
 from tilewright.compiler.cpu import MatrixProduct, host
 from tilewright.flows.sweep import child_process
 from tilewright.flows.tuning import measuring
+from tilewright.flows.tuning.machines import CpuMachine
 from tilewright.flows.tuning.measuring import ProcessMeasurer
 from tilewright.flows.tuning.outcome import TrialVerdict
 from tilewright.flows.tuning.trial import (
@@ -50,7 +51,7 @@ trial.TrialBench._difference, trial.TrialBench.build = difference, built
 
 
 def setting(product=PRODUCT, seed=0):
-    return TuningSetting(product, host(), 1, seed)
+    return TuningSetting(product, CpuMachine(host(), 1), seed)
 
 
 @pytest.fixture

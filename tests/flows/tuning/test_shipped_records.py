@@ -32,6 +32,7 @@ from tilewright.flows.execution.shipped_choices import (
 )
 from tilewright.flows.sweep.records import Database
 from tilewright.flows.tuning.kernel_records import KernelRecords
+from tilewright.flows.tuning.machines import CpuMachine
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
 from tilewright.flows.tuning.tasks import KernelTask, tasks_of
 from tilewright.flows.tuning.tune import TuningBudget, tune
@@ -56,8 +57,9 @@ def ship(tmp_path, monkeypatch):
 
     def write(task, choice, threads=None, alike=False):
         records = [ShippedRecord(task.workload, choice, 0.5, alike, "a network: a kernel")]
+        machine = task.machine
         made = ShippedSet(
-            processor_name(), task.target.triple, task.target.level, threads or task.threads,
+            processor_name(), machine.host.triple, machine.host.level, threads or machine.threads,
             "2026-01-01", "a command", {}, tuple(records),
         )  # fmt: skip
         path.write_text(set_lines([made]))
@@ -68,7 +70,7 @@ def ship(tmp_path, monkeypatch):
 
 
 def dense():
-    tasks = tasks_of(import_model(DIGITS), host(), usable_threads())
+    tasks = tasks_of(import_model(DIGITS), CpuMachine(host(), usable_threads()))
     return next(task for task in tasks if "dense" in task.names[0])
 
 
@@ -127,7 +129,7 @@ def test_the_commands_say_that_shipped_schedules_are_used(ship, tmp_path, capsys
 
 
 def small_task():
-    return KernelTask(("y",), MatrixProduct(24, 64, 96), generic("avx2"), 1)
+    return KernelTask(("y",), MatrixProduct(24, 64, 96), CpuMachine(generic("avx2"), 1))
 
 
 @pytest.mark.parametrize("tuner", ["random", "grid", "evolutionary", "xgboost"])
@@ -212,7 +214,7 @@ def test_shipped_schedules_are_those_of_kernels_that_todays_planners_know():
     for one in shipped_sets(SHIPPED):
         left = {each.workload: choice_of(each.choice) for each in one.records}
         for network in sorted({each.name.partition(":")[0] for each in one.records}):
-            for task in tasks_of(graph_of(network), generic(one.level), one.threads):
+            for task in tasks_of(graph_of(network), CpuMachine(generic(one.level), one.threads)):
                 if choice := left.pop(task.workload, None):
                     assert choice in task.space().points
                     assert choice != task.space().points[0]

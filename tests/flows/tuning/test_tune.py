@@ -11,6 +11,7 @@ from tilewright.errors import UsageError
 from tilewright.flows.execution.recorded_choices import best_texts, target_digest
 from tilewright.flows.sweep.records import Database, DatabaseError
 from tilewright.flows.tuning.kernel_records import KernelRecords
+from tilewright.flows.tuning.machines import CpuMachine
 from tilewright.flows.tuning.measuring import TrialMeasurer
 from tilewright.flows.tuning.outcome import Times, TrialOutcome, TrialVerdict
 from tilewright.flows.tuning.ranking import TriedTask
@@ -53,7 +54,7 @@ class ModelMeasurer(TrialMeasurer):
 
 
 def task(rows=24, names=("y",)):
-    return KernelTask(names, MatrixProduct(rows, 64, 96), TARGET, 1)
+    return KernelTask(names, MatrixProduct(rows, 64, 96), CpuMachine(TARGET, 1))
 
 
 def records(path=None):

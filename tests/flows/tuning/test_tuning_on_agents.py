@@ -14,7 +14,7 @@ from tilewright.compiler.cpu import MatrixProduct
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.errors import UsageError
 from tilewright.flows.cli.main import main
-from tilewright.flows.execution.recorded_choices import RECORDS_VARIABLE
+from tilewright.flows.execution.recorded_choices import CPU_KERNEL, RECORDS_VARIABLE
 from tilewright.flows.sweep import Space, evaluators, sweep
 from tilewright.flows.sweep.agent_executor import OnAgents
 from tilewright.flows.sweep.executors import InProcess, Job
@@ -22,7 +22,8 @@ from tilewright.flows.sweep.outcome import SweepNetwork
 from tilewright.flows.sweep.records import Database, DatabaseError, Record, RecordKey
 from tilewright.flows.tuning import agent_measuring, shared_devices
 from tilewright.flows.tuning.agent_measuring import AgentMeasurer
-from tilewright.flows.tuning.kernel_records import TRIAL, versions_now
+from tilewright.flows.tuning.kernel_records import versions_now
+from tilewright.flows.tuning.machines import CpuMachine
 from tilewright.flows.tuning.outcome import TrialVerdict
 from tilewright.flows.tuning.shared_devices import SharedDevices
 from tilewright.flows.tuning.tasks import tasks_of
@@ -165,7 +166,7 @@ def recorded(tmp_path) -> dict[RecordKey, Record]:
     if not path.exists():
         return {}
     with suppress(DatabaseError), Database(path, read_only=True) as database:
-        return dict(database.of_evaluator(TRIAL))
+        return dict(database.of_evaluator(CPU_KERNEL))
     return {}
 
 
@@ -178,7 +179,9 @@ def test_work_of_an_agent_that_dies_goes_to_another_one(lab, monkeypatch):
         know("brief", brief, owner)
         addresses = ["remote://brief/host", "remote://right/host"]
         measurer = AgentMeasurer(addresses, graph, versions_now())
-        task = max(tasks_of(graph, measurer.target, 1), key=lambda one: len(one.space()))
+        task = max(
+            tasks_of(graph, CpuMachine(measurer.target, 1)), key=lambda one: len(one.space())
+        )
         choices = task.space().points[:8]
         job = remote.RemoteDevice.job
 
@@ -201,7 +204,7 @@ def test_work_of_an_agent_that_dies_goes_to_another_one(lab, monkeypatch):
 def test_a_kernel_that_the_network_lacks_is_refused(ann):
     measurer = AgentMeasurer(HOSTS[:1], recognise_layers(import_model(DIGITS)), versions_now())
     try:
-        setting = TuningSetting(MatrixProduct(3, 5, 7), measurer.target, 1, 0)
+        setting = TuningSetting(MatrixProduct(3, 5, 7), CpuMachine(measurer.target, 1), 0)
         (outcome,) = measurer.measure(setting, [()], ())
         assert outcome.verdict is TrialVerdict.TOOL_ERROR
         assert "candidates of a kernel that the network lacks" in outcome.text
@@ -238,7 +241,7 @@ def test_an_outcome_that_cannot_be_right_is_the_agents_fault(monkeypatch):
     graph = recognise_layers(import_model(DIGITS))
     measurer = AgentMeasurer(HOSTS[:1], graph, versions_now())
     monkeypatch.setattr(remote.RemoteDevice, "job", lying)
-    task = tasks_of(graph, measurer.target, 1)[0]
+    task = tasks_of(graph, CpuMachine(measurer.target, 1))[0]
     try:
         (outcome,) = measurer.measure(task.setting(0), [()], ())
     finally:

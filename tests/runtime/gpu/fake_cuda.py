@@ -63,6 +63,7 @@ class FakeCuda:
         self._attributes = {
             attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: capability[0],
             attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: capability[1],
+            attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: 108,
             attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: shared_bytes,
         }
         self.memory: dict[int, np.ndarray] = {}

@@ -125,7 +125,7 @@ def test_a_kernel_that_writes_an_input_is_found():
 )
 def test_the_level_follows_from_the_compute_capability(monkeypatch, capability, level):
     install(FakeCuda(capability), monkeypatch)
-    assert CudaDriver().target == GpuTarget(level)
+    assert CudaDriver().target == GpuTarget(level, units=108)
 
 
 def test_an_old_gpu_is_refused(monkeypatch: pytest.MonkeyPatch):
