@@ -3,9 +3,10 @@
 `python -m tilewright.flows.verify.fuzz --graphs 500 --styled 3000 --seed 1` tries integer graphs 1
 to 500, and ONNX models 1 to 3,000 in the styles of several quantisers, on configurations taken in
 turn, on `sim`, and some of the graphs on `rtl` too. `--models` adds models with Q/DQ behind every
-operator. Refusals with a clear error are counted. Any other difference, an illegal program, or a
-product that the host runs without a reason in the report, is a failure: it is shrunk and printed
-with the numbers that reproduce it. With `--peer`, onnxruntime runs the models too.
+operator. Refusals with a clear error are counted. Any other difference, an illegal program, fewer
+cycles than the certified bound, or a product that the host runs without a reason in the report, is
+a failure: it is shrunk and printed with the numbers that reproduce it. With `--peer`, onnxruntime
+runs the models too.
 """
 
 import argparse

@@ -185,6 +185,9 @@ class FuzzRunner:
         explained = sum(row["macs"] for row in module.report["host_products"])
         if lost := run.profile.all_macs - run.profile.macs - explained:
             return FuzzOutcome("failed", f"{lost:,} multiplications on the host without a reason")
+        cycles, bound = run.profile.cycles, module.report["bound"]
+        if cycles is not None and cycles < bound:
+            return FuzzOutcome("failed", f"{cycles:,} cycles are less than the bound, {bound:,}")
         return FuzzOutcome(
             "equal",
             layers=sum(bool(tally.values) for tally in comparison.layers.values()),
