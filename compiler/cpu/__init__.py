@@ -31,7 +31,7 @@ from .execution.kernel import (
 )
 from .execution.schedule import Box, CallSequence, KernelCall, copy_call
 from .kernels.attention import Attention
-from .kernels.byte_tables import ByteSum, ByteTable
+from .kernels.byte_tables import ByteTable
 from .kernels.convolution import Convolution
 from .kernels.declared import Declared
 from .kernels.description import Array, Description, KernelSchedule
@@ -52,7 +52,7 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "Array", "Attention", "BoundKernel", "Box", "BytePooling", "ByteSum", "ByteTable",
+    "LEVELS", "Array", "Attention", "BoundKernel", "Box", "BytePooling", "ByteTable",
     "CallSequence", "CompiledKernel", "Convolution", "CpuTarget", "Declared", "Description",
     "Elementwise", "Epilogue", "EpilogueOperand", "Extent", "HeadProduct", "KernelCall",
     "KernelSchedule", "LayerNormalisation", "Layout", "MatrixProduct", "Pooling", "Requantisation",

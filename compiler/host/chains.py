@@ -25,6 +25,7 @@ from .formulas import (
     PASSING,
     TYPES,
     NoFormulaError,
+    add,
     cast,
     dequantize,
     multiply,
@@ -250,6 +251,8 @@ def _formula(
         return pointwise(operator, parts, dtype)
     if isinstance(operator, Where):
         return ("select", *parts), True
+    if isinstance(operator, ops.QAdd):
+        return add(operator, *parts), True
     if isinstance(operator, ops.QMul):
         return multiply(operator, *parts), True
     if isinstance(operator, ops.Shift):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...isa.numbers import INT8_MAX, INT8_MIN
+from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN
 from ..formulas import APPROXIMATED, Formula, is_number, operations_in, real_numbers, substituted
 from ..graph import operators as ops
 from ..graph.operators import Operator, Where
@@ -149,14 +149,29 @@ def dequantize(x: Formula, scale: Formula, zero: Formula, dtype: str) -> Formula
     return ("mul", ("real", ("sub", x, zero)), scale)
 
 
+def add(operator: ops.QAdd, a: Formula, b: Formula) -> Formula:
+    """Return `QAdd`; its sum is exact in binary32."""
+    first, second = operator.multipliers
+    largest = -INT8_MIN * (abs(first) + abs(second)) + abs(operator.constant)
+    if largest >= EXACT_LIMIT:
+        raise NoFormulaError
+    scaled = (("mul", ("real", x), float(factor)) for x, factor in ((a, first), (b, second)))
+    total = ("add", ("add", *scaled), float(operator.constant))
+    return _requantised(operator, total, largest)
+
+
 def multiply(operator: ops.QMul, a: Formula, b: Formula) -> Formula:
     """Return `QMul`."""
     points = operator.zero_point_a, operator.zero_point_b
     largest = math.prod(max(INT8_MAX - zero, zero - INT8_MIN) for zero in points)
+    first, second = (("sub", x, zero) for x, zero in zip((a, b), points, strict=True))
+    return _requantised(operator, ("real", ("mul", first, second)), largest)
+
+
+def _requantised(operator: ops.QAdd | ops.QMul, total: Formula, largest: int) -> Formula:
     if not is_plain(largest, scale := number(operator.scale)):
         raise NoFormulaError
-    first, second = (("sub", x, zero) for x, zero in zip((a, b), points, strict=True))
-    near = ("rounded", ("mul", ("real", ("mul", first, second)), scale))
+    near = ("rounded", ("mul", total, scale))
     return ("min", ("max", ("add", near, operator.zero_point_y), operator.low), operator.high)
 
 
@@ -168,6 +183,6 @@ def shift(x: Formula, dtype: str) -> Formula:
 ELEMENTWISE: tuple[type[Operator], ...] = (
     *(ops.Pointwise, ops.Cast, Where),
     *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.GeneralDequantize, ops.Shift),
-    ops.QMul,
+    *(ops.QAdd, ops.QMul),
 )
 """Operators that may be part of a chain."""

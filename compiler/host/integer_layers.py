@@ -9,7 +9,6 @@ import numpy as np
 from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN
 from ..cpu import (
     BytePooling,
-    ByteSum,
     ByteTable,
     Convolution,
     Epilogue,
@@ -128,17 +127,6 @@ def _residual(layer: QAdd, inputs: tuple[str, ...], own: str) -> Residual | None
     return Residual((first, second), layer.constant, scale, _quantised(layer))
 
 
-@matcher(op(QAdd, computed("a"), computed("b"), capture="layer"))
-def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> HostKernel | None:
-    """Match a QAdd on its own."""
-    added = _residual(layer, node.inputs, a)
-    if added is None or scope.shape(a) != scope.shape(b):
-        return None
-    described = ByteSum(math.prod(scope.shape(a)), added)
-    inputs = dict(zip(described.operands, node.inputs, strict=True))
-    return HostKernel(described, inputs, {}, (node,), exact=True)
-
-
 @matcher(op(QLut, X, constant("table")))
 def match_table(scope: HostScope, node: Node, x: str, table: str) -> HostKernel | None:
     """Match a QLut."""
@@ -214,4 +202,4 @@ def match_product(
     return HostKernel(described, inputs, {}, nodes, exact=True)
 
 
-MATCHERS = (match_layer, match_sums, match_sum, match_table, match_pool, match_product)
+MATCHERS = (match_layer, match_sums, match_table, match_pool, match_product)

@@ -1,4 +1,4 @@
-"""Elementwise kernels on int8: residual additions and lookup tables."""
+"""Lookup tables on int8."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,40 +9,9 @@ from ... import te
 from ...tensor import Kernel
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
-from .formulas import FUSED, value_of
-from .quantised import Residual
 
 _BLOCK = 1 << 15
 """Bytes of a thread's block; threads do not pay for fewer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ByteSum(Description):
-    """`out[i] = added(a[i], b[i])`, on int8.
-
-    Parameters
-    ----------
-    size
-        Number of elements.
-    added
-        The requantised sum of two bytes.
-    """
-
-    size: int
-    added: Residual
-
-    @property
-    @override
-    def arrays(self) -> Mapping[str, Array]:
-        return dict.fromkeys(("a", "b", "out"), Array("int8", (self.size,)))
-
-    @override
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        (i,) = te.axes(i=self.size)
-        a, b = (te.tensor(name, "int8", (self.size,)) for name in ("a", "b"))
-        value = value_of(self.added.added("a", "b"), {"a": a[i], "b": b[i]}, FUSED)
-        out = te.compute("out", "int8", (i,), value)
-        return _in_blocks(te.kernel("elementwise", out), target, target.lanes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,20 @@ def test_every_pair_of_bytes_is_added_right(level: str) -> None:
     np.testing.assert_array_equal(got, evaluate(graph, {"a": a, "b": b})["out"])
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_constant_is_added_in_machine_code(place: int, level: str) -> None:
+    """Four sums in NumPy took two thirds of the time of a small BERT in QDQ form."""
+    builder = Builder("sum", (Value("x", TensorType("int8", (1, 2, 3, 40))),))
+    known = np.arange(-120, 120).astype(np.int8).reshape(1, 2, 3, 40)
+    operands = ["x", builder.constant(known, "position")]
+    operands = operands if place == 0 else operands[::-1]
+    total = builder.emit(QAdd((700, -311), 40, 1 / 900, 4), operands)
+    graph = builder.graph([Output("out", total)])
+    assert_same(graph, level)
+    assert len(selected(graph, target_at(level))) == 1
+
+
 def test_sums_that_float32_does_not_hold_are_left_to_the_definition() -> None:
     for multipliers, kernels in (((1 << 16, (1 << 16) - 1), 1), ((1 << 16, 1 << 16), 0)):
         graph = of_layer(QAdd(multipliers, 0, 0.001, 0), [(1, 2, 2, 8)] * 2)

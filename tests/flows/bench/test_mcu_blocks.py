@@ -29,12 +29,11 @@ def test_a_block_that_keeps_its_shape_adds_its_input():
     assert len(np.unique(out)) > 20
 
 
-def test_the_bound_is_that_of_one_kernel_and_holds(rows):
+def test_the_bound_holds(rows):
     for block, row in zip(SMALL, rows, strict=True):
         inside = block.channels_in * block.expansion
         taps = block.channels_in + block.kernel**2 + block.channels_out
         full = block.size**2 * inside * taps / MACHINE.lanes_in / MACHINE.lanes_out
-        assert row["bound"] <= sum(layer["bound"] for layer in row["layers"])
         assert row["bound"] <= row["cycles"]
         assert row["utilisation"] == pytest.approx(full / row["cycles"])
         multiplied = sum(node["gemm"] for node in row["nodes"])
