@@ -219,6 +219,7 @@ def program_work(
     demand
         The least work of each unit for all of them.
     """
+    groups = [group for group in groups if 0 not in _shape(group)]  # an empty batch has no work
     stages = _stages(groups, configuration)
     works = [(n, one, one.work) for n, one in enumerate(stages) if one.work is not None]
     words = 1 + sum(work.instructions for *_, work in works)
@@ -298,6 +299,12 @@ def _transfer_cycles(size: int, configuration: Configuration, memory: MemoryMode
 # Phases and their reads --------------------------------------------------------------------------
 
 
+def _shape(group: Group | MovementGroup) -> tuple[int, ...]:
+    if isinstance(group, MovementGroup):
+        return tuple(group.nodes[0].output.type.shape)
+    return group.kernel.output.shape
+
+
 def _stages(groups: Iterable[Group | MovementGroup], configuration: Configuration) -> list[_Stage]:
     stages: list[_Stage] = []
     makers: dict[str, int] = {}
@@ -306,7 +313,7 @@ def _stages(groups: Iterable[Group | MovementGroup], configuration: Configuratio
             kind = group.nodes[0].attributes
             bijective = isinstance(kind, QReshape | QSwap)
             whole = bijective or isinstance(kind, QConcat | QInterleave)
-            stage = _Stage(tuple(group.nodes[0].output.type.shape), None)
+            stage = _Stage(_shape(group), None)
             found = [makers[name] for name in group.inputs if name in makers]
             stage.edges = [_Edge(maker, None, whole) for maker in found]
             makers[group.output] = len(stages)

@@ -421,8 +421,9 @@ def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
     arguments = shlex.split(command.replace("\\\n", " "))[1:]
     narrow = [a.replace("256..2048", "512").replace("32..128", "128") for a in arguments]
     said = tilewright(*narrow, "--database", database, "--workers", 0)
-    front = said.partition("smallest")[2].splitlines()[2:-3]
-    assert [line.split()[0] for line in front] == ["8x8", "4x8", "4x4"]
+    front, _, verdict = said.partition("smallest")[2].partition("verdict: ")
+    assert [line.split()[0] for line in front.splitlines()[2:]] == ["8x8", "4x8", "4x4"]
+    assert verdict.startswith("lanes=8x8,")
     assert "condition      multipliers <= 72\ncondition      ram <= 108\n" in said
 
 
