@@ -28,6 +28,7 @@ from .listings import (
     with_figures,
 )
 
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
