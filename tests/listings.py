@@ -6,8 +6,11 @@ key, or the entry of a list that has it as a value; a number is a place in a lis
 percent is a share in the result. The command runs in a folder with the examples, and with the
 network that it names: one of `examples/networks.py`, or `resnet8.onnx` of the shared models.
 
-A tutorial or the gallery is a whole session: its `sh` blocks run too, in a folder that is empty at
-first, and a block with a title, such as `title="mine.py"`, is written to that file.
+A tutorial or the gallery is a whole session in a folder that is empty at first; a block with a title,
+such as `title="mine.py"`, is written to that file. On other pages, `sh` blocks run one after
+another in a folder with the examples, where the digits stand for the reader's networks.
+
+`<!-- not run: REASON -->` above a block says why no test runs it; REASONS are all that there are.
 """
 
 import atexit
@@ -51,6 +54,21 @@ CODE_PAGES = [
 ]
 API_PAGE, OPERATORS_PAGE, SCHEDULES_PAGE, WRITERS_PAGE, LIFE_PAGE = CODE_PAGES
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
+SHELL_BLOCK = re.compile(
+    r"(?:<!-- not run: ([^>\n]+) -->\n)?^ *```(sh|console)\n(.*?)```", re.DOTALL | re.MULTILINE
+)
+REASONS = {
+    "CI",
+    "a GPU",
+    "a board",
+    "a server",
+    "hours",
+    "installs packages",
+    "minutes",
+    "other machines",
+    "tools of others",
+}
+"""CI runs the block itself; a server runs until it is stopped."""
 TIMES = re.compile(r"~?[\d.,]+ (?:us|ms|s)\b|(?<=127\.0\.0\.1:)\d+|-{2,}|\s+")
 """Text that differs from run to run: times, with columns as wide as they, and ports."""
 DIGITS = re.compile(r"\b\d+\.\d{8,}|(?<= instructions, )[\d,]+(?= bytes)")
@@ -119,6 +137,24 @@ def run(commands: str, page: Path) -> str:
     if done.returncode:
         raise ValueError(f"`{page.name}`: {commands}{done.stdout}{done.stderr}")
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n" * bool(done.stdout)
+
+
+def shell_blocks(page: Path) -> list[tuple[str, str, str]]:
+    """The reason why a block is not run, or "", its language and its commands."""
+    found = SHELL_BLOCK.finditer(page.read_text("utf-8"))
+    return [(match[1] or "", match[2], match[3]) for match in found]
+
+
+def run_shell_blocks(page: Path) -> None:
+    """Run the `sh` blocks of a reference or guide page that say nothing to the contrary."""
+    with TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.symlink(ROOT / "examples", "examples")
+        os.symlink(sys.prefix, ".venv")
+        for network in ("model.onnx", "kws.onnx", "ic.onnx"):  # the reader's own
+            os.symlink(ROOT / "examples" / "digits" / "digits_int8_qdq.onnx", network)
+        for reason, _, commands in shell_blocks(page):
+            if not reason:
+                run(commands, page)
 
 
 def executed(path: Path) -> nbformat.NotebookNode:

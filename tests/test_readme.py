@@ -2,12 +2,10 @@
 
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
-from pathlib import Path
 
 import pytest
 
@@ -15,15 +13,20 @@ from tilewright.errors import UsageError
 from tilewright.flows.cli.main import parser
 
 from .flows.cli.test_option_meanings import OPTIONS
-from .listings import BLOCK, PAGES, README, ROOT, networks_of, present, refreshed, with_figures
-
-PROGRAM = ".venv/bin/tilewright"
-
-
-def commands() -> list[str]:
-    """The `tilewright` lines of the README's shell blocks."""
-    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.startswith(PROGRAM)]
+from .listings import (
+    BLOCK,
+    PAGES,
+    README,
+    REASONS,
+    ROOT,
+    TUTORIALS,
+    networks_of,
+    present,
+    refreshed,
+    run_shell_blocks,
+    shell_blocks,
+    with_figures,
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -153,14 +156,47 @@ def test_make_targets_in_the_readme_exist():
         assert target in targets
 
 
+SHELL_PAGES = [
+    page
+    for page in PAGES
+    if page not in TUTORIALS and not all(reason for reason, _, _ in shell_blocks(page))
+]
+MAX_UNRUN = 34
+"""Blocks that no test runs: better let one run than raise this number."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", commands())
-def test_commands_in_the_readme_succeed(command, tmp_path):
-    """In an empty folder that has nothing but the examples."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    arguments = shlex.split(command.removeprefix(PROGRAM))
-    installed = Path(sys.executable).parent / "tilewright"
-    run = [str(installed), *arguments]
-    result = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout
+@pytest.mark.parametrize("page", SHELL_PAGES, ids=lambda page: page.name)
+def test_shell_blocks_run(page):
+    run_shell_blocks(page)
+
+
+def test_each_shell_block_runs_or_says_why_not():
+    """Tutorials are followed as a whole, so only what stands in `console` blocks has a reason."""
+    marked = Counter[str]()
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        assert not re.findall(r"```(?:bash|shell|zsh)\b", text), f"`{page}`: write `sh`"
+        fences = len(re.findall(r"^ *```(?:sh|console)\b", text, re.MULTILINE))
+        blocks = shell_blocks(page)
+        assert len(blocks) == fences
+        for reason, language, commands in blocks:
+            assert bool(reason) == (language == "console") or (reason and page not in TUTORIALS), (
+                f"`{page}`: {commands}"
+            )
+        marked.update(reason for reason, _, _ in blocks if reason)
+        assert text.count("<!-- not run: ") == sum(bool(reason) for reason, _, _ in blocks)
+    assert set(marked) == REASONS
+    assert marked.total() <= MAX_UNRUN
+
+
+def test_a_shell_block_that_fails_is_found_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "1. A step:\n   <!-- not run: a board -->\n   ```sh\n   false\n   ```\n"
+        "```sh\ntest -e model.onnx -a -e examples\n```\n"
+    )
+    run_shell_blocks(page)
+    page.write_text("1. A step:\n   ```sh\n   false\n   ```\n")
+    with pytest.raises(ValueError, match="`page.md`: +false"):
+        run_shell_blocks(page)

@@ -36,7 +36,7 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str], name: str) -> None:
     chosen: dict[str, None] = {}
     for wanted in outputs:
         if wanted not in made and wanted not in by_node:
-            near = get_close_matches(wanted, [*made, *by_node], 3)
+            near = get_close_matches(wanted, sorted({*made, *by_node}), 3)
             listed = " or ".join(f"`{printable(one)}`" for one in near)
             raise ImportModelError(
                 f"model `{name}`: expected outputs that its nodes make, got `{wanted}`"

@@ -7,6 +7,7 @@ changed. The work therefore grows with the number of changes, not with the size 
 the number of sweeps.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ def rewrite(graph: Graph, *rules: "Rule") -> Graph:
     Raises
     ------
     CompileError
-        If the rules do not terminate because they undo each other.
+        If the rules do not terminate because they undo each other, or something is no rule.
     """
     graph = drop_unused(graph)
     rewriter = Rewriter(graph, rules)
@@ -70,6 +71,13 @@ class Rewriter(Builder):
         for constant in graph.constants:
             self.adopt(constant)
         self._rules = tuple(rules)
+        for one in self._rules:
+            if not hasattr(one, "apply"):
+                raise CompileError(
+                    f"graph `{graph.name}`: expected rules, got `{getattr(one, '__name__', one)}`; "
+                    "put `@rule(PATTERN)` above the function, and give each rule by itself"
+                )
+        self._latest: deque[str] = deque(maxlen=len(self._rules) + 1)
         self._rules_by_kind: dict[type[Operator], tuple[Rule, ...]] = {}
         self._outputs = graph.outputs
         self._shown = {output.value for output in graph.outputs}
@@ -163,8 +171,11 @@ class Rewriter(Builder):
     def _offer(self, key: str, position: Position) -> str | None:
         """Return the value from the first rule that applies, and enter the nodes that it added."""
         self._root = key
-        answers = (rule.apply(self, self._live[key]) for rule in self._rules_for(key))
-        name = next((answer for answer in answers if answer is not None), None)
+        name = None
+        for rule in self._rules_for(key):
+            if (name := rule.apply(self, self._live[key])) is not None:
+                self._latest.append(rule.__name__)
+                break
         for index, node in enumerate(self.nodes):
             self._enter(node, (*position, index))
             self._before[node.output.name] = ()
@@ -181,9 +192,11 @@ class Rewriter(Builder):
         """Redirect the readers of a node's output to another value; return the nodes to revisit."""
         self._left -= 1
         if self._left < 0:
+            latest = ", ".join(f"`{name}`" for name in sorted(set(self._latest)))
             raise CompileError(
                 f"graph `{self.name}`: expected the rewrite rules to end, got more than "
-                f"{MAX_REWRITES:,} replacements for each node; two rules undo each other"
+                f"{MAX_REWRITES:,} replacements for each node, the last ones by {latest}; a rule "
+                "must not match again what it or another one makes: return None there"
             )
         self._before.setdefault(key, self._live.pop(key).inputs)
         woken: list[str] = []

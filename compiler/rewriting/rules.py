@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from ...errors import CompileError
 from ..graph import Graph, Node, Quantisation
 from ..graph.operator import Operator
 from .patterns import GraphMatch, GraphView, NodePattern, op
@@ -125,12 +126,23 @@ class Matched:
         """Make one of a function whose parameters, but for the first `given`, are captures.
 
         A parameter is None if no alternative bound its capture.
+
+        Raises
+        ------
+        CompileError
+            If something is no pattern, or no pattern has a capture of a parameter's name.
         """
+        rule = f"{cls.__name__.lower()} `{function.__name__}`"
+        for pattern in patterns:
+            if not isinstance(pattern, NodePattern):
+                raise CompileError(f"{rule}: expected patterns, got `{pattern}`; write `op(...)`")
         captures = tuple(inspect.signature(function).parameters)[given:]
-        known = frozenset().union(*(pattern.captures() for pattern in patterns))
-        unknown = sorted(set(captures) - known)
-        kind = cls.__name__.lower()
-        assert not unknown, f"{kind} `{function.__name__}`: no pattern captures {unknown}"
+        known = frozenset[str]().union(*(pattern.captures() for pattern in patterns))
+        if unknown := sorted(set(captures) - known):
+            raise CompileError(
+                f"{rule}: expected parameters named as captures of its patterns "
+                f"({', '.join(sorted(known))}), got `{unknown[0]}`; rename it"
+            )
         return cls(patterns, function, captures)
 
     @property
@@ -171,8 +183,11 @@ class Rule(Matched):
     def apply(self, rewriter: Rewriter, root: Node) -> str | None:
         """Return the value that replaces the root's; None if the rule does not apply."""
         name = self.result(rewriter, root, lambda match: (Site(rewriter, root, match),))
-        known = name is None or name in rewriter.types
-        assert known, f"rule `{self.function.__name__}`: returned {name!r}, which is no value"
+        if name is not None and name not in rewriter.types:
+            raise CompileError(
+                f"rule `{self.__name__}`: expected the name of a value or None, got `{name}`; "
+                "return what `site.become` or `site.emit` returns"
+            )
         return name
 
 

@@ -135,6 +135,15 @@ def test_an_unknown_cut_gets_a_suggestion():
     )
 
 
+def test_a_suggestion_for_a_cut_has_each_name_once():
+    """Exporters often name a node as its output."""
+    node = helper.make_node("Relu", ["x"], ["front"], name="front")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "front"))
+    file = helper.make_model(helper.make_graph([node], "model", [x], [y])).SerializeToString()
+    with pytest.raises(ImportModelError, match="got `frnt`; did you mean `front`\\?$"):
+        import_onnx(file, outputs=["frnt"])
+
+
 def test_sizes_are_fixed_and_data_are_not():
     """The first model reshapes to an input of sizes, the second one to rounded data."""
     for shape, data in (([2], ()), ([1, 3, 3, 3], ("s",))):

@@ -122,7 +122,8 @@ def test_more_operands_need_an_ellipsis():
 
 
 def test_a_rule_names_a_capture_that_no_pattern_has():
-    with pytest.raises(AssertionError, match=r"rule `wrong`: no pattern captures \['y'\]"):
+    expected = r"rule `wrong`: expected parameters named as captures of its patterns \(x\), got `y`"
+    with pytest.raises(CompileError, match=expected):
 
         @rule(op(NEG, value("x")))
         def wrong(site: Site, y: str) -> str | None:
@@ -134,7 +135,27 @@ def test_a_rule_that_returns_no_value_is_named():
     def wrong(site: Site, x: str) -> str | None:
         return "nowhere"
 
-    with pytest.raises(AssertionError, match="rule `wrong`: returned 'nowhere', which is no value"):
+    expected = "rule `wrong`: expected the name of a value or None, got `nowhere`; return what"
+    with pytest.raises(CompileError, match=expected):
+        rewrite(chain(NEG), wrong)
+
+
+def test_an_operator_is_no_pattern_and_a_function_no_rule():
+    def wrong(site: Site) -> str | None:
+        return None
+
+    with pytest.raises(CompileError, match=r"rule `wrong`: expected patterns, got `.*write `op"):
+        rule(NEG)(wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(CompileError, match="expected rules, got `wrong`; put `@rule"):
+        rewrite(chain(NEG), wrong)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_rule_that_makes_an_unknown_function_is_told_the_known_ones():
+    @rule(op(NEG, value("x")))
+    def wrong(site: Site, x: str) -> str | None:
+        return site.become(ops.Unary("Sigmoidd"), x)
+
+    with pytest.raises(CompileError, match="got kind `Sigmoidd`; did you mean `Sigmoid`"):
         rewrite(chain(NEG), wrong)
 
 
@@ -196,7 +217,7 @@ def test_work_is_linear_in_a_long_chain(rules, operators, monkeypatch):
 
 def test_rules_that_undo_each_other_are_an_error(monkeypatch):
     monkeypatch.setattr("tilewright.compiler.rewriting.rewriter.MAX_REWRITES", 10)
-    with pytest.raises(CompileError, match="two rules undo each other"):
+    with pytest.raises(CompileError, match="the last ones by `hoist`, `sink`; a rule must"):
         rewrite(chain(RELU, NEG), hoist, sink)
 
 

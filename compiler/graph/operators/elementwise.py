@@ -1,9 +1,11 @@
 """Elementwise functions, selection, and conversions between element types."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 import numpy as np
 
+from ....errors import CompileError, did_you_mean
 from ...formulas import Formula, compute
 from ..functions import BINARY, UNARY, Function
 from ..operator import Operator, onnx_form, operator
@@ -34,6 +36,11 @@ class Pointwise(Operator):
         shape = self.broadcast(types, *(kind.shape for kind in types))
         return TensorType("bool" if self.function.test else first, shape)
 
+    def expect_kind(self, kind: str, known: Mapping[str, Function]) -> None:
+        if kind not in known:
+            hint = did_you_mean(kind, known, f"; choose one of {', '.join(known)}")
+            raise CompileError(f"`{self.op}`: expected a function of ONNX, got kind `{kind}`{hint}")
+
     def compute(self, *arrays: np.ndarray) -> np.ndarray:
         function = self.function
         values = dict(zip(function.operands, map(wide, arrays), strict=True))
@@ -58,8 +65,9 @@ class Unary(Pointwise):
         return self.function.with_parameters(self.parameters)
 
     def result_type(self, types: Types) -> TensorType:
-        known = self.kind in UNARY and len(self.parameters) == len(self.function.parameters)
-        self.expect(known, "a function of ONNX with its parameters", types)
+        self.expect_kind(self.kind, UNARY)
+        known = len(self.parameters) == len(self.function.parameters)
+        self.expect(known, f"{len(self.function.parameters)} parameters of `{self.kind}`", types)
         return self.typed(self.function.types, types)
 
 
@@ -74,7 +82,7 @@ class Binary(Pointwise):
         return BINARY[self.kind]
 
     def result_type(self, types: Types) -> TensorType:
-        self.expect(self.kind in BINARY, "a function of ONNX", types)
+        self.expect_kind(self.kind, BINARY)
         return self.typed(self.function.types, types)
 
 
