@@ -2,10 +2,13 @@
 
 Every schedule of some kernels is built, checked and timed once, and recorded, so an interrupted run
 continues. Then each tuner is replayed on the recorded times, with several seeds. With transfer, the
-model of `xgboost` has seen the records of all other kernels here before it starts.
+model of `xgboost` has seen the records of all other kernels here before it starts. Besides, the
+best of its first five predictions is compared with the best of the space: for unseen kernels, and
+for kernels of an unseen machine, of which it knows the other machines alone.
 """
 
 import argparse
+import math
 import statistics
 import sys
 from collections.abc import Iterator
@@ -21,13 +24,16 @@ from ..tuning.kernel_records import KernelRecords
 from ..tuning.machines import CpuMachine
 from ..tuning.measuring import ProcessMeasurer
 from ..tuning.outcome import TrialOutcome
-from ..tuning.ranking import History, TriedTask
+from ..tuning.ranking import History, RankingTuner, TriedTask
 from ..tuning.tasks import KernelTask
 from ..tuning.tuners import TUNERS, open_tuner
 from .cpu_kernels import BYTES
 
 NEAR = 1.01
 """A trial has found the best if it takes at most this many times as long."""
+
+FIRST = 5
+"""Predictions of which the best one is compared with the best of the space."""
 
 CHUNK = 32
 """Candidates that are built before they are timed."""
@@ -78,7 +84,7 @@ def trials_of(
     ratios = [outcome.ratio for outcome in outcomes]
     best = NEAR * min(ratio for ratio in ratios if ratio is not None)
     method, count = open_tuner(tuner, task, task.space(), seed, history), 0
-    while points := method.propose(8):
+    while points := method.propose(8 if count else 1):  # the default is first, as in `tune`
         for point in points:
             ratio = ratios[point]
             count += 1
@@ -88,12 +94,29 @@ def trials_of(
     raise AssertionError("a tuner proposes every point")
 
 
+def excess_of(task: KernelTask, outcomes: list[TrialOutcome], seed: int, history: History) -> float:
+    """Return by which share the best of a model's first predictions is slower than the best.
+
+    Nothing of the space is known to the model; a candidate without a time has no part in it.
+    """
+    points = range(len(outcomes))
+    model = RankingTuner([task.features(each.choice) for each in outcomes], seed, history)
+    model.propose(1)  # the default, which needs no model
+    model.propose(1)
+    first = sorted(points, key=lambda point: -(model.score(point) or 0.0))[:FIRST]
+    ratios = [outcome.ratio or math.inf for outcome in outcomes]
+    return min(ratios[point] for point in first) / min(ratios) - 1
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exhaust the spaces, and replay the tuners."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.bench.kernel_tuners", description=__doc__
     )
     parser.add_argument("--database", type=Path, default=Path("build/kernel_tuners.db"))
+    parser.add_argument(
+        "--level", action="append", help="may be repeated, for several machines; default: the best"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", default="", help="kernels whose names contain this")
@@ -106,9 +129,10 @@ def main(arguments: list[str] | None = None) -> int:
         found = {}
         with Database(options.database) as database:
             records = KernelRecords(database)
-            for task in tasks(host(), options.threads):
-                if options.only in task.title:
-                    found[task] = exhausted(task, records)
+            for level in options.level or (None,):
+                for task in tasks(host(level), options.threads):
+                    if options.only in task.title:
+                        found[task] = exhausted(task, records)
         if not found:
             raise UsageError(f"`--only {options.only}`: no kernel's name contains it")
         rows = [row_of(task, found, options.seeds) for task in found]
@@ -118,7 +142,11 @@ def main(arguments: list[str] | None = None) -> int:
             for row in rows:
                 counts = ", ".join(f"{name} {count:g}" for name, count in row["trials"].items())
                 best = f"{row['space']} schedules, best {row['best']:.3f} of the default"
-                print(f"{row['kernel']}: {best}: {counts}")
+                excess = "".join(
+                    f"; unseen {name}: first {FIRST} within {share:.1%}"
+                    for name, share in row["excess"].items()
+                )
+                print(f"{row['kernel']}, {row['machine']}: {best}: {counts}{excess}")
             for name in rows[0]["trials"]:
                 shares = [row["trials"][name] / row["trials"]["random"] for row in rows]
                 print(f"{name}: {statistics.median(shares):.0%} of random's trials in the median")
@@ -129,19 +157,28 @@ def main(arguments: list[str] | None = None) -> int:
 def row_of(task: KernelTask, found: dict[KernelTask, list[TrialOutcome]], seeds: int) -> dict:
     """Return the trials of each tuner on one kernel, medians over seeds."""
     outcomes = found[task]
-    others = [
-        TriedTask([one.features(each.choice) for each in tried], [each.ratio for each in tried])
-        for one, tried in found.items()
-        if one != task
-    ]
+    tried = {
+        one: TriedTask([one.features(each.choice) for each in all_], [each.ratio for each in all_])
+        for one, all_ in found.items()
+    }
+    others = [each for one, each in tried.items() if one.product != task.product]
+    elsewhere = [each for one, each in tried.items() if one.machine != task.machine]
     ratios = [outcome.ratio for outcome in outcomes if outcome.ratio is not None]
     methods: dict[str, tuple[str, History]] = {name: (name, ()) for name in TUNERS}
     methods["xgboost with transfer"] = ("xgboost", others)
     return {
         "kernel": task.title,
+        "machine": task.machine.title,
         "space": len(outcomes),
         "failed": len(outcomes) - len(ratios),
         "best": min(ratios),
+        "excess": {
+            name: statistics.median(
+                excess_of(task, outcomes, seed, history) for seed in range(seeds)
+            )
+            for name, history in (("kernel", others), ("machine", elsewhere))
+            if history
+        },
         "trials": {
             title: statistics.median(
                 trials_of(name, task, outcomes, seed, history) for seed in range(seeds)

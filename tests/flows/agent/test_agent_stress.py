@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import time
 from collections import Counter
 from typing import ClassVar
 
@@ -13,6 +14,7 @@ from tilewright.flows.agent import board_checks, leases, server
 from tilewright.flows.agent.leases import LeaseState, LentDevice
 from tilewright.flows.agent.server import Agent
 from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import agents
 from tilewright.runtime.agents import add_agent, connect
 from tilewright.runtime.identity import load_identity, read_certificate
 from tilewright.runtime.wire import JobError, JobVerdict, Message
@@ -22,6 +24,12 @@ from .agents import person
 SMALL = PRESETS["tiny"]
 CLIENTS, FAULTS = 20, 1000
 BOARDS = ("one", "two", "three")
+
+PATIENCE_S = 3600.0
+"""Seconds until anybody gives up: a loaded computer is slow, and only then would results be lost.
+
+A client that hangs ends the tests with the stacks of all threads; see `faulthandler_timeout`.
+"""
 
 
 class FakeWorker:
@@ -98,8 +106,8 @@ class ClientThread(threading.Thread):
         connection = connect("lab")
         try:
             lease = connection.request(
-                "lease", seconds=60.0, device=self.draw.choice(("board", *BOARDS)), board=True,
-                configuration=SMALL.parameters(), memory={}, options={},
+                "lease", seconds=PATIENCE_S, device=self.draw.choice(("board", *BOARDS)),
+                board=True, configuration=SMALL.parameters(), memory={}, options={},
             )  # fmt: skip
             token = lease.take("token", int)
             digest = connection.send_artifact("program", b"words")
@@ -108,9 +116,11 @@ class ClientThread(threading.Thread):
                     connection._channel.send("run", [b"w"], token=token, limit_s=1.0, digest=digest)
                     self.left_during += 1
                     return
-                connection.request("run", [b"w"], token=token, limit_s=1.0, digest=digest)
+                connection.request(
+                    "run", [b"w"], seconds=PATIENCE_S, token=token, limit_s=1.0, digest=digest
+                )
                 self.found[JobVerdict.OK] += 1
-            connection.request("release", token=token)
+            connection.request("release", seconds=PATIENCE_S, token=token)
         finally:
             connection.close()
 
@@ -120,6 +130,9 @@ def agent(tmp_path, monkeypatch):
     """The agent in a thread of this process; its log."""
     monkeypatch.setattr(board_checks, "WorkerProcess", FakeWorker)
     monkeypatch.setattr(server, "TICK_S", 0.01)
+    monkeypatch.setattr(server, "HANDSHAKE_S", PATIENCE_S)
+    for clock in ("CONNECTING_S", "SILENCE_S"):
+        monkeypatch.setattr(agents, clock, PATIENCE_S)
     monkeypatch.setattr(leases, "QUARANTINE_S", 0.05)
     owner, log = person(tmp_path, "owner", monkeypatch), []
     units = [LentDevice(name, "board", checked=True, state=LeaseState.CHECKING) for name in BOARDS]
@@ -139,11 +152,11 @@ def agent(tmp_path, monkeypatch):
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(60)
+    ready.wait()
     yield running[2]
     running[0].call_soon_threadsafe(running[1].cancel)
-    assert stopped.wait(60)
-    thread.join(60)
+    thread.join()
+    assert stopped.is_set()
 
 
 def test_1_000_faults_behind_an_agent_are_classified_and_none_is_served_twice(agent):
@@ -151,8 +164,7 @@ def test_1_000_faults_behind_an_agent_are_classified_and_none_is_served_twice(ag
     for client in clients:
         client.start()
     for client in clients:
-        client.join(240)
-        assert not client.is_alive(), "a client hangs"
+        client.join()
     assert [problem for client in clients for problem in client.other] == []
     assert FakeWorker.doubled == 0
     assert FakeWorker.faults.total() >= FAULTS
@@ -161,12 +173,9 @@ def test_1_000_faults_behind_an_agent_are_classified_and_none_is_served_twice(ag
     assert seen <= FakeWorker.done <= seen + left, "no result is lost or doubled"
     assert {JobVerdict.FAULT, JobVerdict.CRASHED, JobVerdict.TIMEOUT, JobVerdict.TOOL} <= set(found)
     assert found["door"] == 0
-    wait = threading.Event()
-    for _ in range(200):
-        ready = all(unit.state is LeaseState.READY for unit in agent.table.units.values())
-        if ready and not agent._connections:
-            break
-        wait.wait(0.05)
+    while agent._connections or not all(
+        unit.state is LeaseState.READY for unit in agent.table.units.values()
+    ):
+        time.sleep(0.05)
     assert not agent.table.waiting
     assert {unit.client for unit in agent.table.units.values()} == {""}
-    assert agent._connections == 0
