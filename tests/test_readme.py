@@ -198,5 +198,5 @@ def test_a_shell_block_that_fails_is_found_out(tmp_path):
     )
     run_shell_blocks(page)
     page.write_text("1. A step:\n   ```sh\n   false\n   ```\n")
-    with pytest.raises(ValueError, match="`page.md`: +false"):
+    with pytest.raises(ValueError, match=r"`page\.md`: +false"):
         run_shell_blocks(page)
