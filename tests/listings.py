@@ -11,6 +11,7 @@ title, such as `title="mine.py"`, is written to that file. On other pages, `sh` 
 another in a folder with the examples, where the digits stand for the reader's networks.
 
 `<!-- not run: REASON -->` above a block says why no test runs it; REASONS are all that there are.
+In a list it ends the line above, because a line of its own would end the item in MkDocs.
 """
 
 import atexit
