@@ -6,11 +6,12 @@ key, or the entry of a list that has it as a value; a number is a place in a lis
 percent is a share in the result. The command runs in a folder with the examples, and with the
 network that it names: one of `examples/networks.py`, or `resnet8.onnx` of the shared models.
 
-A tutorial or the gallery is a whole session in a folder that is empty at first; a block with a title,
-such as `title="mine.py"`, is written to that file. On other pages, `sh` blocks run one after
+A tutorial or the gallery is a whole session in a folder that is empty at first; a block with a
+title, such as `title="mine.py"`, is written to that file. On other pages, `sh` blocks run one after
 another in a folder with the examples, where the digits stand for the reader's networks.
 
 `<!-- not run: REASON -->` above a block says why no test runs it; REASONS are all that there are.
+In a list it ends the line above, because a line of its own would end the item in MkDocs.
 """
 
 import atexit

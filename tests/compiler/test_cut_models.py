@@ -137,10 +137,15 @@ def test_an_unknown_cut_gets_a_suggestion():
 
 def test_a_suggestion_for_a_cut_has_each_name_once():
     """Exporters often name a node as its output."""
-    node = helper.make_node("Relu", ["x"], ["front"], name="front")
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "front"))
-    file = helper.make_model(helper.make_graph([node], "model", [x], [y])).SerializeToString()
-    with pytest.raises(ImportModelError, match="got `frnt`; did you mean `front`\\?$"):
+    node = onnx.helper.make_node("Relu", ["x"], ["front"], name="front")
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])
+        for name in ("x", "front")
+    )
+    file = onnx.helper.make_model(
+        onnx.helper.make_graph([node], "model", [x], [y])
+    ).SerializeToString()
+    with pytest.raises(ImportModelError, match=r"got `frnt`; did you mean `front`\?$"):
         import_onnx(file, outputs=["frnt"])
 
 
