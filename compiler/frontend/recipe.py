@@ -56,6 +56,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.arrange_layout,  # pairs that the previous pass brought together
     passes.absorb_flatten,  # dense layers on images
     passes.absorb_padding,  # explicit Pad
+    passes.trim_windows,  # taps that meet only padding
     passes.fold_tables,  # tables that only clamp
     passes.fold_dequantize,  # float weights of host operators
     passes.merge_duplicates,  # equal layout changes for several users

@@ -41,6 +41,7 @@ from .sink_dequantize import sink_dequantize
 from .split_batched_weights import split_batched_weights
 from .split_gates import split_gates
 from .split_products import split_products
+from .trim_windows import trim_windows
 from .widen_floats import widen_floats
 
 __all__ = [
@@ -54,5 +55,6 @@ __all__ = [
     "recognise_muls", "recognise_own_kernels", "recognise_pools", "recognise_products",
     "recognise_reductions", "recognise_resizes", "recognise_shifts", "recognise_slices",
     "recognise_states", "recognise_tables", "reductions_as_layers", "shift_unsigned",
-    "sink_dequantize", "split_batched_weights", "split_gates", "split_products", "widen_floats",
+    "sink_dequantize", "split_batched_weights", "split_gates", "split_products", "trim_windows",
+    "widen_floats",
 ]  # fmt: skip
