@@ -15,6 +15,7 @@ from ... import te
 from ..target import CpuTarget
 from .choices import Choices
 from .description import Constants, KernelSchedule, Planner, even_blocks
+from .tiles import panels
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -69,7 +70,11 @@ class DepthwisePlanner(Planner):
         s.nest("out", loops, y=rows, x=pixels, c=self.target.lanes)
         if self.shares_code:
             s.fuse("out", "x.o", "c.o")
-        return KernelSchedule(s)
+        if self.conv.computed:
+            return KernelSchedule(s)
+        # The taps of a vector of channels lie side by side: far apart, they share sets of L1.
+        shape = (*self.conv.kernel, self.conv.channels_out)
+        return KernelSchedule(s, {"w": panels(shape, self.target.lanes)})
 
     def _pick_tile(self) -> tuple[int, int]:
         """Rows and columns of a tile, whose sums fit the registers."""
