@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...errors import CompileError
+from ...errors import CompileError, require
 from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
 from ..tensor import STORED_REALS, Axis, Compute, Kernel, Patches, Tensor, View
 from .index import AxisUse, Index, merge_uses
@@ -144,8 +144,9 @@ def kernel(
     Raises
     ------
     CompileError
-        When two tensors share a name, or a constant does not fit its tensor.
+        When two tensors share a name, a constant does not fit its tensor, or `output` is no tensor.
     """
+    require("te.kernel", output, DeclaredTensor, "te.compute")
     if output.stage is None:
         raise CompileError(f"kernel `{name}`: `{output.tensor.name}` is given, not computed")
     operands: dict[str, DeclaredTensor] = {}

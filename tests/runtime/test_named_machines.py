@@ -70,6 +70,10 @@ PRESET = cast(Any, tw.PRESETS["4x4"])
             lambda: tw.lower(cast(Any, 3)),
             "`lower`: expected a `Schedule`, got 3; `tilewright.schedule_kernel` makes one",
         ),
+        (
+            lambda: te.kernel("k", cast(Any, "y")),
+            "`te.kernel`: expected a `DeclaredTensor`, got 'y'; `tilewright.te.compute` makes one",
+        ),
     ],
 )
 def test_kernels_schedules_and_targets_are_not_mixed_up(call, message):
