@@ -1,4 +1,4 @@
-"""Free decisions of products on GPUs: tiles, stages, parts of long sums, and the order of blocks.
+"""Tunable decisions for products on GPUs: tiles, stages, split reductions, and the order of blocks.
 
 A plan asks `Choices` for each of them, as planners of the processor do, so the questions with all
 their answers are the space that a tuner searches. Answers that exceed a block are left out: its
@@ -94,7 +94,7 @@ GROUPS = 2, 4, 8
 
 @dataclass(frozen=True, slots=True)
 class ProductAxes:
-    """A stage as a product of matrices: its axes, and the operands.
+    """A stage seen as a matrix product: its axes and operands.
 
     Parameters
     ----------

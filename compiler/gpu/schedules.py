@@ -198,7 +198,7 @@ def _readers(schedule: Schedule, tensor: str) -> list[str]:
 
 
 def _planned(schedule: Schedule, name: str, plan: ProductPlan) -> None:
-    """Cut a product into tiles of blocks; operands pass through shared memory."""
+    """Tile a product for thread blocks, whose operands pass through shared memory."""
     product, tile = plan.product, plan.tile
     ro, ri, inside, wide = _cut_rows(schedule, name, product, tile)
     co, ci = schedule.split(name, product.columns, tile.columns)

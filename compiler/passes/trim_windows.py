@@ -23,15 +23,17 @@ def trim_windows(site: Site, window: ops.Conv | ops.QConv, x: str, w: str) -> st
     kept, pads, steps = [slice(None)] * weights.ndim, [*window.pads], [*window.dilations]
     sizes = zip(site.shape_of(x)[image], site.shape[image], strict=True)
     for axis, (size, results) in enumerate(sizes):
-        starts = np.arange(results) * window.strides[axis] - window.pads[axis]
-        places = np.arange(weights.shape[first + axis])[:, None] * steps[axis] + starts
-        met = np.flatnonzero(((places >= 0) & (places < size)).any(axis=1))
+        taps, stride = weights.shape[first + axis], window.strides[axis]
+        # Where each tap of the first result lies, and that of the first result which it can serve.
+        place = np.arange(taps) * steps[axis] - window.pads[axis]
+        result = np.maximum(-(place // stride), 0)
+        met = np.flatnonzero((result < results) & (place + result * stride < size))
         if not met.size:
             return None
         low, high = int(met[0]), int(met[-1])
         kept[first + axis] = slice(low, high + 1)
         pads[axis] -= low * steps[axis]
-        pads[count + axis] -= (len(places) - 1 - high) * steps[axis]
+        pads[count + axis] -= (taps - 1 - high) * steps[axis]
         steps[axis] = steps[axis] if high > low else 1
     near = weights[tuple(kept)]
     if near.size in (0, weights.size) or min(pads) < 0 or not np.isfinite(weights).all():
@@ -39,10 +41,8 @@ def trim_windows(site: Site, window: ops.Conv | ops.QConv, x: str, w: str) -> st
     trimmed = replace(window, pads=tuple(pads), dilations=tuple(steps))
     inputs = [x, site.constant(near, f"{w}.near"), *others]
     if isinstance(window, ops.QConv):  # padding is the zero point, and the bias takes it away
-        lost = weights.sum(axis=(0, 1, 2), dtype=np.int64) - near.sum(
-            axis=(0, 1, 2), dtype=np.int64
-        )
-        bias = site.data(others[0]) + window.zero_point_x * lost
+        whole, rest = (part.sum(axis=(0, 1, 2), dtype=np.int64) for part in (weights, near))
+        bias = site.data(others[0]) + window.zero_point_x * (whole - rest)
         if np.any(bias != bias.astype(np.int32)):
             return None
         inputs[2] = site.constant(bias.astype(np.int32), f"{others[0]}.near")

@@ -42,6 +42,10 @@ MAX_PARTS = 64
 """Producers of a phase of which only a part is needed that are followed; more would take long."""
 
 
+MAX_PLACES = 1 << 22
+"""Pairs of results and taps along one axis that are compared; more would take much memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """The least cycles of a program.
@@ -363,6 +367,8 @@ def _real_share(
     extents = step.extents
     share = 1.0
     for affine, extent in zip(read.index, shape, strict=True):
+        if _pairs(affine, extents) > MAX_PLACES:
+            return 0.0
         places = np.full(1, affine.constant)
         for axis, factor in affine.terms:
             places = (places[:, None] + factor * np.arange(extents.get(axis, 1))).ravel()
@@ -372,6 +378,10 @@ def _real_share(
         share *= inside
     further = step.excess is not None and step.excess.terms
     return share if share == 1 or not further else 0.0  # further tiles have other taps
+
+
+def _pairs(affine: Affine, extents: Mapping[str, int]) -> int:
+    return math.prod(extents.get(axis, 1) for axis, _ in affine.terms)
 
 
 def _taps(
@@ -385,6 +395,8 @@ def _taps(
     own = {axis.name for axis in step.finish.axes}
     least = some = 1.0
     for affine, extent in list(zip(read.index, shape, strict=True))[:-1]:
+        if _pairs(affine, step.extents) > MAX_PLACES:
+            return 0.0, 0.0
         starts = taps = np.zeros(1, dtype=np.int64)
         for axis, factor in affine.terms:
             more = factor * np.arange(step.extents.get(axis, 1))

@@ -192,7 +192,10 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
             return figures(title, words, folder / f"{title}.json")
         except StepFailed as problem:
             record.setdefault("failed", title)
-            record.setdefault("reason", str(problem).replace(f"{folder}/", ""))
+            reason = str(problem)
+            for place in sorted((str(folder), str(model.parent)), key=len, reverse=True):
+                reason = reason.replace(f"{place}/", "")
+            record.setdefault("reason", reason)
             raise
         finally:
             record[f"{title}_s"] = round(time.perf_counter() - began, 1)

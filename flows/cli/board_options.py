@@ -52,7 +52,7 @@ def design_of(board: Board, arguments: argparse.Namespace) -> Design:
 
 
 def apply_board(name: str, arguments: argparse.Namespace) -> None:
-    """Set the options for machine, memory and clock to those of a board, where none was given.
+    """Take the machine, memory and clock that no option gives from a board.
 
     Raises
     ------

@@ -49,7 +49,7 @@ def _figure(objective: str) -> str:
 
 
 def _best_in_others(first: PointResult, outcome: SweepOutcome) -> Iterator[str]:
-    """Name the best point in each objective in which it is better than the first one's."""
+    """For each objective in which other points are better than the first, name the best one."""
     best: dict[str, list[str]] = {}
     for name in outcome.objectives[1:]:
         winner = min(outcome.front, key=lambda each: each.figures[name])

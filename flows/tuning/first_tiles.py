@@ -23,7 +23,7 @@ MORE_BLOCKS = range(3)
 
 
 def search_first_tiles(network: NetworkTrials, trials: int, may_go_on: Callable[[], bool]) -> None:
-    """Make the first tiles of layers smaller where that saves cycles of the network.
+    """Shrink the first tiles of layers where that saves cycles.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class GpuDriver(ABC):
 
     @property
     def digest(self) -> str:
-        """Hash under which tuned schedules of this GPU stand."""
+        """Hash that keys the tuned schedules of this GPU."""
         parameters = device_parameters(self.name, self.device, self.target)
         return digest_of(json.dumps(dict(parameters), sort_keys=True))
 

@@ -95,7 +95,7 @@ def _reduction(row: np.ndarray, function) -> Callable[[np.ndarray, np.ndarray], 
 
 
 class Barriers:
-    """State of all barriers in a block batch."""
+    """The state of all barriers in a batch of blocks."""
 
     def __init__(self, batch: BlockBatch):
         self.batch = batch

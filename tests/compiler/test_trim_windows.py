@@ -1,5 +1,7 @@
 """Taps that meet only padding go, and results keep their bits."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -86,6 +88,16 @@ def test_lines_and_volumes_lose_taps() -> None:
     w = np.ones((2, 1, 1, 1, 3), np.float32)
     after = trimmed(float_graph((2, 3, 4), w, (1, 1, 1), (0, 0, 9, 0, 0, 9), (1, 1, 9)))
     assert after.data(after.nodes[0].inputs[1]).shape[2:] == (1, 1, 1)
+
+
+def test_long_windows_over_long_lines_take_little_memory() -> None:
+    graph = float_graph((1 << 20,), np.ones((1, 1, 4096), np.float32), (1,), (4095, 0), (1,))
+    tracemalloc.start()
+    after = passes.trim_windows(graph)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after == graph
+    assert peak < 1 << 20
 
 
 def test_taps_that_are_not_finite_stay() -> None:

@@ -75,7 +75,7 @@ class Epilogue:
 
     @property
     def has_polynomials(self) -> bool:
-        """Whether it computes a function by a polynomial, whose constants take registers."""
+        """Whether it evaluates a polynomial, whose constants occupy registers."""
         return not APPROXIMATED.isdisjoint(operations_in(self.formula))
 
     def reads(self, name: str) -> bool:

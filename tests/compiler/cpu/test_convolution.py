@@ -17,6 +17,7 @@ from tilewright.compiler.cpu import (
     host,
     real_epilogue,
 )
+from tilewright.compiler.cpu.kernels.matrix_product import MatrixPlanner
 from tilewright.compiler.cpu.kernels.winograd import WinogradPlanner
 from tilewright.errors import CompileError, InputError
 
@@ -189,6 +190,20 @@ def test_what_follows_is_done_in_the_kernel() -> None:
     np.testing.assert_allclose(got, expected, atol=1e-5)
     with pytest.raises(InputError, match="`out` shares memory with `residual`"):
         bound(arrays["x"], arrays["residual"], out=arrays["residual"])
+
+
+@pytest.mark.parametrize(
+    ("activation", "level", "rows"),
+    [
+        *(("relu", "avx512vnni", 14), ("gelu", "avx512vnni", 13), ("silu", "avx512vnni", 13)),
+        *(("relu", "avx2", 6), ("gelu", "avx2", 6)),
+    ],
+)
+def test_polynomials_leave_registers_to_the_sums(activation: str, level: str, rows: int) -> None:
+    layer = MatrixProduct(182, 384, 1536, epilogue=real_epilogue(activation))
+    planner = layer.planner(generic(level))
+    assert isinstance(planner, MatrixPlanner)
+    assert planner.tile_rows == rows
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "gelu"])

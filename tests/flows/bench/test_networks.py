@@ -82,6 +82,14 @@ def test_a_refusal_is_recorded_with_its_sentence(digits, tmp_path):
     assert record["cpu"], "which needs no samples"
 
 
+def test_a_reason_names_files_without_their_folders(digits, tmp_path, monkeypatch):
+    def refuse(title, words, target):
+        raise networks.StepFailed(f"error: {title}: cannot load {words[0]}")
+
+    monkeypatch.setattr(networks, "figures", refuse)
+    assert steps_of(digits, tmp_path)["reason"] == "error: compile: cannot load digits.onnx"
+
+
 def test_a_damaged_file_is_one_record(tmp_path):
     path = tmp_path / "damaged.onnx"
     path.write_bytes(b"no model")

@@ -354,6 +354,17 @@ def test_a_wrong_result_is_a_failure(monkeypatch):
     assert "values differ" in outcome.text
 
 
+def test_fewer_cycles_than_the_bound_are_a_failure(monkeypatch):
+    graph = realise(Sketch(((1, 3, 3, 4),), (NodeSpec("table", (0,), {"seed": 3}),), (1,)))
+    monkeypatch.setattr(
+        "tilewright.compiler.pipeline.compile._bound", lambda linked, request: 10**6
+    )
+    with FuzzRunner() as run:
+        outcome = run(graph, PRESETS["4x4"], 1, "sim")
+    assert outcome.kind == "failed"
+    assert "cycles are less than the bound, 1,000,000" in outcome.text
+
+
 def test_the_command_prints_figures_and_stops_when_the_time_is_up(capsys):
     assert main(["--graphs", "3", "--models", "2", "--seed", "40", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
