@@ -115,6 +115,13 @@ def test_no_program_with_a_mean_beats_its_bound(kernel, memory):
         assert work_of(graph).bound(memory).cycles <= exact
 
 
+def test_axes_that_are_too_long_to_compare_weaken_the_bound(monkeypatch):
+    whole = work_of(pooled(16, 512, kernel=3)).bound(MEMORY).cycles
+    monkeypatch.setattr("tilewright.compiler.scheduling.program_bound.MAX_PLACES", 0)
+    work = work_of(pooled(16, 512, kernel=3))
+    assert work.demand.cycles < work.bound(MEMORY).cycles < whole
+
+
 def drawn(seed: int) -> Graph:
     """A random network of windows, strides, residuals, tables, poolings and means."""
     chance = random.Random(seed)
