@@ -116,10 +116,11 @@ def test_no_program_with_a_mean_beats_its_bound(kernel, memory):
 
 
 def test_axes_that_are_too_long_to_compare_weaken_the_bound(monkeypatch):
-    whole = work_of(pooled(16, 512, kernel=3)).bound(MEMORY).cycles
+    whole = work_of(pooled(16, 512, kernel=3))
     monkeypatch.setattr("tilewright.compiler.scheduling.program_bound.MAX_PLACES", 0)
-    work = work_of(pooled(16, 512, kernel=3))
-    assert work.demand.cycles < work.bound(MEMORY).cycles < whole
+    weak = work_of(pooled(16, 512, kernel=3))
+    assert weak.gemm.sum() < whole.gemm.sum()
+    assert weak.demand.cycles < weak.bound(MEMORY).cycles <= whole.bound(MEMORY).cycles
 
 
 def drawn(seed: int) -> Graph:
