@@ -78,29 +78,23 @@ def _filled_up(w: np.ndarray, depth: int) -> np.ndarray:
 
 def _matrix_product(p: MatrixProduct, target: GpuTarget) -> Declaration:
     given, weights = p.factors
-    kind = "int8" if p.parts > 1 else weights.dtype
     tiled = _is_tiled(p.rows, p.columns, p.inner)
     shared = not tiled and p.inner >= MIN_SHARED
-    depth = round_up(p.inner, _taps(target, given.dtype, kind) if tiled else 1)
-    limbs = {"limb": p.parts} if p.parts > 1 else {}
+    depth = round_up(p.inner, _taps(target, given.dtype, weights.dtype) if tiled else 1)
     x = te.tensor("x", given.dtype, (p.rows, p.inner))
     m, o = te.axes(m=p.rows, o=p.columns)
-    taps = (*limbs.values(), depth)
     # Without tiles and without shared sums, neighbouring threads read neighbouring columns.
     columns_last = not (tiled or shared)
-    w = te.tensor("w", kind, (*taps, p.columns) if columns_last else (p.columns, *taps))
+    w = te.tensor("w", weights.dtype, (depth, p.columns) if columns_last else (p.columns, depth))
     if shared:
-        total = _shared_sum(x, w, limbs)[m, o, 0]
+        total = _shared_sum(x, w)[m, o, 0]
     else:
-        over = te.reduce_axes(**limbs, t=depth)
-        factor = w[*over, o] if columns_last else w[o, *over]
-        total = te.sum(x[m, over[-1]] * factor, over=over)
+        (t,) = over = te.reduce_axes(t=depth)
+        total = te.sum(x[m, t] * (w[t, o] if columns_last else w[o, t]), over=over)
     value = p.epilogue.value(total, (p.columns,), (o,), (p.rows, p.columns), (m, o))
 
     def prepare(constants: Constants) -> Constants:
         w = constants["w"].reshape(p.inner, p.columns)
-        if p.parts > 1:
-            w = p.split(w)
         if not columns_last:
             w = _filled_up(np.moveaxis(w, -1, 0), depth)
         return {**constants, "w": w}
@@ -109,17 +103,14 @@ def _matrix_product(p: MatrixProduct, target: GpuTarget) -> Declaration:
     return Declaration(kernel, prepare)
 
 
-def _shared_sum(
-    x: te.DeclaredTensor, w: te.DeclaredTensor, limbs: Mapping[str, int]
-) -> te.DeclaredTensor:
+def _shared_sum(x: te.DeclaredTensor, w: te.DeclaredTensor) -> te.DeclaredTensor:
     """Sums of products [rows, columns, 1]: lane by lane, and then of the halves of all lanes."""
     (rows, inner), columns = x.shape, w.shape[0]
     width = min(MAX_LANES, 1 << (inner // 4).bit_length())
     m, o, lane = te.axes(m=rows, o=columns, l=width)
-    over = te.reduce_axes(**limbs, b=-(-inner // width))
-    *limb, block = over
+    (block,) = over = te.reduce_axes(b=-(-inner // width))
     tap = block * width + lane
-    total = te.sum(x[m, tap] * w[o, *limb, tap], over=over)
+    total = te.sum(x[m, tap] * w[o, tap], over=over)
     dtype = "float32" if total.real else "int32"
     sums = te.compute(f"sums_{width}", dtype, (m, o, lane), total)
     while width > 1:

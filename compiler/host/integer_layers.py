@@ -94,7 +94,7 @@ def match_sums(scope: HostScope, node: Node, layer: QSums, x: str, w: str) -> Ho
     bias = np.zeros(kernel.shape[3], np.int32)
     if found is None or not fits(largest_sums(kernel, bias)):
         return None
-    described = _convolution(layer, scope.image(x), kernel, dequantised(None))
+    described = _convolution(layer, scope.image(x), kernel, dequantised(has_row=False))
     constants = {"w": kernel, "bias": bias}
     return HostKernel(described, {"x": x}, constants, (node, *found.nodes), exact=True)
 

@@ -2,52 +2,49 @@
 
 import numpy as np
 
-from ...isa.numbers import int8_terms
 from ..cpu import Extent, MatrixProduct, dequantised, has_small_pairs
 from ..cpu.kernels.matrix_product import MAX_INNER
 from ..graph import Node
-from ..graph.operators import Binary, Cast, IntegerMatMul
+from ..graph.operators import Binary, Cast, FromBytes, QSums, Reshape
 from ..passes.normalisations import per_column
-from ..rewriting import GraphMatch, computed, constant, op, value
+from ..rewriting import GraphMatch, computed, constant, either, op, value
 from .kernel import HERE, HostKernel, HostScope, matcher
 
+SUMS = op(FromBytes, HERE)
+LESS = op(*(Binary("Sub"), either(SUMS, op(Reshape, SUMS)), value("row")))
 SCALED = op(Binary("Mul"), op(Cast("float32"), HERE), computed("factor"), commutative=True)
 ADDED = op(Binary("Add"), HERE, constant("addend"), commutative=True)
 
 
-@matcher(op(*(IntegerMatMul, computed("x"), constant("w")), value("zero")))
-def integer_product(scope: HostScope, node: Node, x: str, w: str, zero: str) -> HostKernel | None:
-    """Match IntegerMatMul, [Cast to float32, Mul by a factor, [Add of a constant]]."""
-    inner, columns = scope.shape(w)
-    elements = node.output.type.elements
-    if not 0 < inner <= MAX_INNER or not elements:
+@matcher(op(*(QSums, computed("x"), constant("w")), where=lambda sums: sums.kind == "dense"))
+def integer_product(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
+    """Match QSums less a row, [Cast to float32, Mul by a factor, [Add of a constant]]."""
+    weights, less = scope.data(w)[0, 0], scope.behind(node, LESS)
+    inner, columns = weights.shape
+    if less is None or not 0 < inner <= MAX_INNER or scope.shape(less["row"]) != (columns,):
         return None
-    weights, kind, known = scope.data(w), scope.types[x].dtype, scope.constant(zero)
-    sums = weights.sum(axis=0, dtype=np.int32)
-    nodes: tuple[Node, ...] = (node,)
-    inputs, constants = {"x": x}, {"w": weights}
-    if known is None:
-        constants |= {"bias": np.zeros_like(sums), "sums": sums}
-        inputs["zero"] = zero
-    else:
-        constants["bias"] = sums * -known.reshape(1).astype(np.int32)
-    extent, scaled = None, scope.behind(node, SCALED)
+    elements = less.nodes[-1].output.type.elements
+    if not elements:
+        return None
+    nodes: tuple[Node, ...] = (node, *less.nodes)
+    row, inputs, constants = scope.constant(less["row"]), {"x": x}, {"w": weights}
+    constants["bias"] = np.zeros(columns, np.int32) if row is None else -row
+    if row is None:
+        inputs["row"] = less["row"]
+    extent, scaled = None, scope.behind(nodes[-1], SCALED)
     if scaled is not None and _scales_columns(scope, scaled, elements, columns):
-        inputs["factor"], nodes = scaled["factor"], (node, *scaled.nodes)
+        inputs["factor"], nodes = scaled["factor"], (*nodes, *scaled.nodes)
         extent = Extent.ONE if scope.types[scaled["factor"]].elements == 1 else Extent.COLUMNS
         added = scope.behind(nodes[-1], ADDED)
         if added is not None and added.nodes[-1].output.type.elements == elements:
             shape = added.nodes[-1].output.type.shape
-            row = per_column(scope.data(added["addend"]), shape, columns)
-            if row is not None:
-                nodes, constants["addend"] = (*nodes, *added.nodes), row
-    parts = len(int8_terms(weights))
+            addend = per_column(scope.data(added["addend"]), shape, columns)
+            if addend is not None:
+                nodes, constants["addend"] = (*nodes, *added.nodes), addend
     description = MatrixProduct(
-        *(elements // columns, inner, columns, kind),
-        epilogue=dequantised(kind if known is None else None, extent, "addend" in constants),
-        weights=str(weights.dtype),
-        small_pairs=parts == 1 and has_small_pairs(weights),
-        parts=parts,
+        *(elements // columns, inner, columns, "int8"),
+        epilogue=dequantised(row is None, extent, "addend" in constants),
+        small_pairs=has_small_pairs(weights),
     )
     return HostKernel(description, inputs, constants, nodes, exact=True)
 

@@ -18,7 +18,7 @@ from . import (
 from .kernel import Matcher
 
 ORDERED: tuple[Matcher, ...] = (
-    *(*integer_layers.MATCHERS, *integer_products.MATCHERS),
+    *(*integer_products.MATCHERS, *integer_layers.MATCHERS),
     *fused_attention.MATCHERS,
     *(*layers.MATCHERS, *pools.MATCHERS, *interpolations.MATCHERS, *products.MATCHERS),
     *(*rows.MATCHERS, *chains.MATCHERS, *own_kernels.MATCHERS),

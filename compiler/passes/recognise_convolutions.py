@@ -160,6 +160,8 @@ def weights_of(
 Window = tuple[str, Any, Any, Any, int]
 """Kind, strides, pads, dilations and groups of a layer."""
 
+DENSE: Window = "dense", (1, 1), (0, 0, 0, 0), (1, 1), 1
+
 
 def image_of(site: Site, layer: ops.Conv | ops.MatMul, x: str, label: str) -> tuple[Window, str]:
     """Return a layer's window, and emit its input as int8[N, H, W, C]."""
@@ -168,7 +170,7 @@ def image_of(site: Site, layer: ops.Conv | ops.MatMul, x: str, label: str) -> tu
         kind = "depthwise" if layer.groups > 1 and layer.groups == shape[1] else "conv"
         window = (kind, layer.strides, layer.pads, layer.dilations, layer.groups)
         return window, site.emit(ops.Transpose(TO_LAST), x, label=label)
-    return ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1), to_image(site, x, label)
+    return DENSE, to_image(site, x, label)
 
 
 def as_given(

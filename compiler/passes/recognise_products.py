@@ -13,9 +13,10 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.accumulators import accumulator_bounds
 from ..graph.evaluate import evaluate_operator
-from ..rewriting import GraphPattern, Site, op, rewrite, rule, value
-from .patterns import is_int8, known_data, reshaped, scale_of
+from ..rewriting import GraphPattern, Site, computed, constant, op, rewrite, rule, value
+from .patterns import is_int8, known_data, reshaped, scale_of, to_image
 from .recognise_convolutions import (
+    DENSE,
     LAYERS,
     OF_CHANNELS,
     as_given,
@@ -159,10 +160,7 @@ def _borders(
     ):
         if not point.any():
             continue
-        # Sums of bytes are exact in float32, whose kernels are faster.
-        border = site.emit(ops.Cast("float32"), x, label=label)
-        border = site.emit(ops.Reduce("ReduceSum", (axis,), keep=True), border, label=label)
-        border = site.emit(ops.Cast("int32"), border, label=label)
+        border = _sums_along(site, x, axis, label)
         for kind, numbers in ("Mul", point), ("Sub", less):
             if numbers.any():
                 held = site.constant(numbers.astype(np.int32), f"{label}.{kind}")
@@ -170,6 +168,42 @@ def _borders(
         yield border
 
 
+def _sums_along(site: Site, x: str, axis: int, label: str) -> str:
+    """Emit the int32 sums of int8 elements along an axis, which stays with extent 1."""
+    # Sums of bytes are exact in float32, whose kernels are faster.
+    real = site.emit(ops.Cast("float32"), x, label=label)
+    total = site.emit(ops.Reduce("ReduceSum", (axis,), keep=True), real, label=label)
+    return site.emit(ops.Cast("int32"), total, label=label)
+
+
+@rule(op(*(ops.IntegerMatMul, computed("x", where=is_int8), constant("w")), value("zero")))
+def recognise_integers(site: Site, x: str, w: str, zero: str) -> str | None:
+    """IntegerMatMul -> QSums, less the products of the zero point, which a run may compute.
+
+    Weights beyond int8 are shifted into it; the sums of the rows make up for that.
+    """
+    whole, label = site.data(w).astype(np.int64), site.root.name
+    lowest, highest = whole.min(axis=0, initial=0), whole.max(axis=0, initial=0)
+    shift = np.where((lowest < -128) | (highest > 127), lowest + 128, 0)
+    if len(whole) * 2**14 >= 2**31:
+        return None
+    weights = site.constant((whole - shift).astype(np.int8)[None, None], f"{label}.weights")
+    sums = site.emit(ops.QSums(*DENSE, 0), to_image(site, x, label), weights, label=label)
+    sums = reshaped(site, site.emit(ops.FromBytes(), sums, label=label), site.shape, label)
+    if shift.any():
+        row = site.constant(shift.astype(np.int32), f"{label}.shift")
+        more = site.emit(
+            ops.Binary("Mul"), _sums_along(site, x, len(site.shape) - 1, label), row, label=label
+        )
+        sums = site.emit(ops.Binary("Add"), sums, more, label=label)
+    columns = site.constant(whole.sum(axis=0).astype(np.int32), f"{label}.columns")
+    point = reshaped(site, site.emit(ops.Cast("int32"), zero, label=label), (1,), label)
+    less = site.emit(ops.Binary("Mul"), point, columns, label=label)
+    return site.emit(ops.Binary("Sub"), sums, less, label=label)
+
+
 def recognise_products(graph: Graph) -> Graph:
-    """Replace products of quantised values with float results by QSums and QMatMulSums."""
-    return rewrite(graph, recognise_layer, recognise_channels, recognise_product)
+    """Replace products of quantised values with wide results by QSums and QMatMulSums."""
+    return rewrite(
+        graph, recognise_layer, recognise_channels, recognise_product, recognise_integers
+    )

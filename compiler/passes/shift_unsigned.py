@@ -71,9 +71,15 @@ def shift_pool(site: Site, pool: ops.MaxPool, x: str) -> str | None:
     return site.emit(SHIFT, site.emit(pool, site.emit(SHIFT, x)))
 
 
+@rule(op(*(ops.IntegerMatMul, value("x", where=is_uint8), value("w")), value("zero")))
+def shift_product(site: Site, x: str, w: str, zero: str) -> str | None:
+    """IntegerMatMul of uint8 and its zero point -> IntegerMatMul of both as int8."""
+    return site.emit(ops.IntegerMatMul(), site.emit(SHIFT, x), w, site.emit(SHIFT, zero))
+
+
 def shift_unsigned(graph: Graph) -> Graph:
     """Replace uint8 by int8 wherever values are quantised, moved or dequantised."""
     return rewrite(
         *(graph, shift_quantize, shift_dequantize, cancel),
-        *(sink, sink_below_concat, sink_below_pad, shift_pool),
+        *(sink, sink_below_concat, sink_below_pad, shift_pool, shift_product),
     )

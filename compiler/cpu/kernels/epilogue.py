@@ -166,30 +166,25 @@ def with_residual(epilogue: Epilogue, formula: Formula, dtype: str = "float32") 
     return replace(epilogue, formula=formula, operands=(*epilogue.operands, other))
 
 
-def dequantised(
-    zero: str | None, factor: Extent | None = None, has_addend: bool = False
-) -> Epilogue:
-    """`(sum + bias - zero * sums) * factor + addend`, each operation rounded by itself.
+def dequantised(has_row: bool, factor: Extent | None = None, has_addend: bool = False) -> Epilogue:
+    """`(sum + bias - row) * factor + addend`, each operation rounded by itself.
 
-    `bias`, `sums` and `addend` are constants; `zero` and `factor` come with each call. Without a
-    factor, the output is int32.
+    `bias` and `addend` are constants; `row`, a number for each column, and `factor` come with each
+    call. Without a factor, the output is int32.
 
     Parameters
     ----------
-    zero
-        Element type of `zero`; None if the bias contains its part, so that there are no `sums`.
+    has_row
+        Whether there is a row.
     factor
         Extent of the factor, if there is one.
     has_addend
         Whether there is an addend; only with a factor.
     """
     formula, operands, dtype = BIASED, [INTEGER_BIAS], "int32"
-    if zero is not None:
-        formula = ("sub", BIASED, ("mul", "zero", "sums"))
-        operands += [
-            EpilogueOperand("sums", "int32"),
-            EpilogueOperand("zero", zero, Extent.ONE, False),
-        ]
+    if has_row:
+        formula = ("sub", BIASED, "row")
+        operands.append(EpilogueOperand("row", "int32", is_constant=False))
     if factor is not None:
         formula, dtype = ("single", ("mul", ("real", formula), "factor")), "float32"
         operands.append(EpilogueOperand("factor", "float32", factor, False))

@@ -13,7 +13,6 @@ from typing_extensions import override
 
 from ....aligned import round_up
 from ....errors import InputError
-from ....isa.numbers import int8_terms
 from ... import te
 from ..target import CpuTarget
 from .choices import Choice, Choices
@@ -56,14 +55,11 @@ class MatrixProduct(Product):
     dtype
         Type of `x`.
     weights
-        Type of `w`; float32 or int8 by default, as `x` is float32 or bytes. Where an instruction
-        takes bytes, weights of int16 are the sum of `parts`.
+        Type of `w`; float32 or int8 by default, as `x` is float32 or bytes.
     epilogue
         The function of each sum.
     small_pairs
-        Whether `quantised.has_small_pairs` holds for the weights; only with one part.
-    parts
-        Number of parts; see `int8_terms`.
+        Whether `quantised.has_small_pairs` holds for the weights.
     limit
         If not 0, `x` is float32 and the weights integers. Each `x` is rounded to a whole multiple
         of `step`, its row's largest magnitude divided by `limit`, of which the epilogue makes use.
@@ -77,7 +73,6 @@ class MatrixProduct(Product):
     epilogue: Epilogue = WITH_BIAS
     weights: str = ""
     small_pairs: bool = False
-    parts: int = 1
     limit: int = 0
     choice: Choice = ()
 
@@ -92,22 +87,6 @@ class MatrixProduct(Product):
     @override
     def extents(self) -> tuple[int, ...]:
         return (self.rows, self.columns)
-
-    def split(self, w: np.ndarray) -> np.ndarray:
-        """Split weights into parts, int8[parts, K, N].
-
-        Raises
-        ------
-        InputError
-            When they have more parts than described.
-        """
-        parts = int8_terms(w)
-        if len(parts) > self.parts:
-            raise InputError(
-                f"product: expected weights of {self.parts} parts, got {len(parts)}; "
-                "describe the product with as many"
-            )
-        return np.stack(parts + [np.zeros_like(parts[0])] * (self.parts - len(parts)))
 
     @override
     def method(self, target: CpuTarget, choices: Choices) -> "MatrixPlanner":
@@ -130,7 +109,6 @@ class MatrixPlanner(PanelPlanner):
         super().__init__(product, target, way, product.columns, choices)
         self.pick_panel(product.rows)
         self.product = product
-        self.runs = 1 if way.words else product.parts
         self.depth = round_up(product.inner, way.depth)
         """Elements of a row, for whole instructions."""
         if way.most_rows:
@@ -186,20 +164,19 @@ class MatrixPlanner(PanelPlanner):
         if self.parts > 1:
             _, rows = s.split(self.name, "x", self.part)
             outer = "(x.o) o.o x.i.o"
-        self.cut(s, rows, f"{outer} limb t")
+        self.cut(s, rows, f"{outer} t")
         if p.limit:
             for name in reversed(stages[: stages.index("step")]):
                 compute_in_row(s, name, "step")
-        w = panels((self.runs, self.depth, p.columns), self.panel, way.taps)
+        w = panels((self.depth, p.columns), self.panel, way.taps)
         return KernelSchedule(s, self.layouts(w))
 
     def declared(self) -> te.DeclaredTensor:
         """The product, behind a copy of `x` where its rows or numbers have to be others."""
         p, kind = self.product, self.product.factors[1].dtype
         x, o = te.axes(x=p.rows, o=self.computed_columns)
-        limb, t = over = te.reduce_axes(limb=self.runs, t=self.depth)
-        shape = (self.runs, self.depth, self.computed_columns)
-        w = te.tensor("w", kind if self.runs == 1 else "int8", shape)[limb, t, o]
+        (t,) = over = te.reduce_axes(t=self.depth)
+        w = te.tensor("w", kind, (self.depth, self.computed_columns))[t, o]
         if p.limit:
             given = te.tensor("x", "float32", (p.rows, p.inner))
             step = self._step(given)
@@ -238,12 +215,12 @@ class MatrixPlanner(PanelPlanner):
 
     @override
     def prepare(self, constants: Constants) -> Constants:
-        """Split the weights into parts.
+        """Check that sums fit int32.
 
         Raises
         ------
         InputError
-            When they have more parts than described, or sums may exceed int32.
+            When they may not.
         """
         p, w = self.product, constants["w"].reshape(self.product.inner, self.product.columns)
         if p.limit and p.limit > (most := limit_of(w)):
@@ -251,5 +228,4 @@ class MatrixPlanner(PanelPlanner):
                 f"product: with these weights, the limit is at most {most}, not {p.limit}; "
                 "describe the product with less"
             )
-        parts = p.split(w) if p.parts > 1 else w[None]
-        return {**self.shifted(constants), "w": parts if self.runs > 1 else w[None]}
+        return {**self.shifted(constants), "w": w}

@@ -19,7 +19,7 @@ from tilewright.sim.ptx import FaultKind, PtxFault
 from .assembler import assemble
 from .kernels import product
 from .running import ORDERS, drawn, run_module, run_schedule
-from .test_products import ADDED, BYTES, HEADS, PADDED, SUMS, check, convolution
+from .test_products import ADDED, BYTES, HEADS, PADDED, check, convolution
 from .test_schedules import rounded_to_tf32
 
 TARGET, TF32 = GpuTarget("sm90a"), GpuTarget("sm90a", tf32=True)
@@ -77,7 +77,6 @@ COPIES: dict[str, tuple[Description, GpuTarget, int]] = {
     "rows of 150 bytes by threads": (MatrixProduct(130, 150, 72, "int8", BYTES), TARGET, 1),
     "one iteration": (MatrixProduct(70, 50, 100, "uint8", BYTES), TARGET, 0),
     "float32": (MatrixProduct(70, 100, 50, epilogue=ADDED), TF32, 2),
-    "words in two parts": (MatrixProduct(66, 64, 40, "int8", SUMS, "int16", parts=2), TARGET, 2),
     "windows with pads": (
         Convolution(1, 17, 10, 32, 72, (3, 3), (1, 1), PADDED, dtype="int8", zero_point=-7,
                     epilogue=BYTES), TARGET, 1),
