@@ -195,45 +195,83 @@ def _centred(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
 
 def import_matmul_integer(node: OnnxNode) -> str:
     """Import MatMulInteger: as IntegerMatMul if the weights are constant, else as MatMul."""
-    b = _centred(node, 1, 3, axis=-1)
     plain = not node.has(2) or node.type(2).elements == 1
-    if plain and node.rank(0) > 1 and node.rank(1) == 2 and node.builder.is_constant(b):
+    if plain and node.rank(0) > 1 and node.rank(1) == 2 and _is_known(node, 1, 3):
+        b = _centred(node, 1, 3, axis=-1)
         w = node.builder.data(b)
         narrow = w.astype(np.int8 if np.all(w == w.astype(np.int8)) else np.int16)
         weights = node.builder.constant(narrow, f"{b}.weights")
         zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
         return node.emit(ops.IntegerMatMul(), [node.input(0), weights, zero])
-    a = _centred(node, 0, 2, axis=-2)
-    return _exact(node, import_matmul, "MatMul", (a, b), node.type(0).shape[-1] * MAX_BYTE**2)
+    return _exact(node, import_matmul, "MatMul", (-2, -1), node.type(0).shape[-1] * MAX_BYTE**2)
 
 
 def import_conv_integer(node: OnnxNode) -> str:
-    """Import ConvInteger as Conv."""
-    x, w = _centred(node, 0, 2, axis=1), _centred(node, 1, 3, axis=0)
+    """Import ConvInteger as Conv; a zero point of the run is taken out behind it."""
     largest = math.prod(node.type(1).shape[1:]) * MAX_BYTE**2
-    if node.builder.is_constant(w):
-        size = np.abs(node.builder.data(w).astype(np.int64))
+    if _is_known(node, 1, 3):
+        size = np.abs(node.builder.data(_centred(node, 1, 3, axis=0)).astype(np.int64))
         largest = MAX_BYTE * int(size.sum(axis=tuple(range(1, size.ndim))).max(initial=0))
-    return _exact(node, import_conv, "Conv", (x, w), largest)
+        if not _is_known(node, 2) and node.type(2).elements == 1 and largest < EXACT_LIMIT:
+            return _apart(node)
+    return _exact(node, import_conv, "Conv", (1, 0), largest)
+
+
+def _apart(node: OnnxNode) -> str:
+    """Emit a ConvInteger of `x` itself, less the zero point times that of ones; both are exact."""
+    shape, kernel = node.type(0).shape, node.type(1).shape[2:]
+    plain = not any(node.attribute("pads", ())) and not node.attribute("auto_pad", "").startswith(
+        "SAME"
+    )
+    if plain:  # all pixels are alike
+        steps = node.attribute("dilations", (1,) * len(kernel))
+        shape = *shape[:2], *((k - 1) * step + 1 for k, step in zip(kernel, steps, strict=True))
+    ones = node.builder.constant(np.ones((1, *shape[1:]), np.float32), f"{node.result}.ones")
+    w, sums = _real(node, 1, 3, axis=0), []
+    for x in (_real(node, 0, None, axis=1), ones):
+        inner = node.as_operator("Conv", x, w)
+        inner.proto.output[0] = f"{node.result}.{len(sums)}"
+        sums.append(import_conv(inner))
+    zero = node.reshape(node.cast(node.input(2), "float32"), ())
+    less = node.binary("Mul", sums[1], zero)
+    return node.cast(node.binary("Sub", sums[0], less), "int32")
+
+
+def _is_known(node: OnnxNode, *inputs: int) -> bool:
+    """Whether inputs are constants, or left out."""
+    return all(node.builder.is_constant(node.input(i)) for i in inputs if node.has(i))
 
 
 def _exact(
     node: OnnxNode,
     importer: Callable[[OnnxNode], str],
     kind: str,
-    centred: tuple[str, str],
+    axes: tuple[int, int],
     largest: int,
 ) -> str:
-    """Import a product of bytes less their zero points, exactly.
+    """Import a product of bytes less their zero points, which may lie along `axes`, exactly.
 
     It is computed in float32, which is much faster, if no sum can be larger than float32 holds
     exactly, else in int32.
     """
     if largest >= EXACT_LIMIT:
+        centred = (_centred(node, i, 2 + i, axis) for i, axis in enumerate(axes))
         return importer(node.as_operator(kind, *centred))
-    inner = node.as_operator(kind, *(node.cast(one, "float32", f"{one}.real") for one in centred))
+    inner = node.as_operator(kind, *(_real(node, i, 2 + i, axis) for i, axis in enumerate(axes)))
     inner.proto.output[0] = f"{node.result}.real"
     return node.cast(importer(inner), "int32")
+
+
+def _real(node: OnnxNode, index: int, zero_point: int | None, axis: int) -> str:
+    """Emit `float32(x - zero point)`: a Dequantize with scale 1, if the zero point is known."""
+    x, zeros = node.input(index), None
+    if zero_point is not None and node.has(zero_point):
+        if not _is_known(node, zero_point) or len(node.type(zero_point).shape) > 1:
+            return node.cast(_centred(node, index, zero_point, axis), "float32", f"{x}.real")
+        zeros = node.constant(zero_point).reshape(-1)
+    ones = np.ones(1 if zeros is None else zeros.shape, np.float32)
+    operator = ops.Dequantize(*node.quantised(x, ones, zeros, axis))
+    return node.emit(operator, [x], f"{x}.real")
 
 
 def import_matmul_integer_to_float(node: OnnxNode) -> str:

@@ -78,7 +78,7 @@ def merge_reshapes(site: Site, outer: ops.Reshape, x: str) -> str | None:
 
 
 @rule(
-    op((ops.QLut, ops.Shift, ops.Unary), TRANSPOSED, ..., capture="function"),
+    op((ops.QLut, ops.Shift, ops.Unary, ops.Cast), TRANSPOSED, ..., capture="function"),
     op(ops.OwnFunction, TRANSPOSED, capture="function"),
 )
 def sink_below_elementwise(

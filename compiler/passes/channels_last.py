@@ -161,9 +161,29 @@ def rise_above_joined_pixels(site: Site, parts: str) -> str | None:
     return site.emit(ops.Reshape(site.shape), turned)
 
 
+@rule(
+    op((ops.GeneralQuantize, ops.GeneralDequantize), IMAGE, value("scale"), ..., capture="scaling")
+)
+def sink_below_scaling(
+    site: Site, scaling: ops.GeneralQuantize | ops.GeneralDequantize, image: str, scale: str
+) -> str | None:
+    """f(Transpose(x)) -> Transpose(f(x)) for a scale of all elements, computed in the run."""
+    if site.elements_of(scale) > 1:
+        return None
+    return site.emit(FIRST, site.emit(scaling, image, *site.root.inputs[1:]))
+
+
+@rule(op(ops.Transpose(TO_LAST), op(ops.Binary, value("a"), value("b"), capture="function")))
+def rise_above_constant(site: Site, function: ops.Binary, a: str, b: str) -> str | None:
+    """Transpose(f(constant, number)) -> f(transposed constant, number)."""
+    if not all(_is_held(site, name) for name in (a, b)):
+        return None
+    return site.emit(function, *(_broadcast(site, name) for name in (a, b)))
+
+
 SINKING_IMAGES = (
     *(*SINKING, sink_below_broadcast, sink_below_reduce, sink_below_axis),
-    sink_below_softmax,
+    *(sink_below_softmax, sink_below_scaling, rise_above_constant),
     *(sink_below_flattened_pixels, sink_below_split_channels, rise_above_joined_pixels),
 )
 """Rules for all Transposes, then those from channels last to channels first alone."""
@@ -172,7 +192,5 @@ SINKING_IMAGES = (
 def channels_last(graph: Graph) -> Graph:
     """Give float convolutions and pools `channels_last`; Transposes meet and vanish."""
     changed = rewrite_once(graph, change_layout)
-    if changed is graph:
-        return graph
     sunk = rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)
     return rewrite(sunk, rise_above_axis)

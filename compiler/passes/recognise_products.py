@@ -34,7 +34,7 @@ def recognise_layer(
 ) -> str | None:
     """Conv | MatMul of dequantised values, read in float -> QSums, Dequantize and the bias.
 
-    The zero points of Dequantize subtract the products of the input's zero point.
+    The products of the input's zero point are subtracted from the sums.
     """
     weighted = weights_of(site, layer, w, w_scale)
     if weighted is None or site.view.is_constant(x):
@@ -85,8 +85,8 @@ def _emit_layer(
     made = site.root
     bias = known_data(site.view, made.inputs[2]) if len(made.inputs) > 2 else None
     low, high = accumulator_bounds(whole, np.zeros(len(unit), np.int64))
-    inside = low.min(initial=0) >= -(2**31) and high.max(initial=0) < 2**31
-    if not inside or (bias is None and len(made.inputs) > 2):
+    widest = max(-low.min(initial=0), high.max(initial=0)) + np.abs(known).max(initial=0)
+    if widest >= 2**31 or (bias is None and len(made.inputs) > 2):
         return None
     window, image = image_of(site, layer, x, made.name)
     result = ""
@@ -97,10 +97,10 @@ def _emit_layer(
         sums = site.emit(ops.QSums(*window, zero_point), image, kernel, label=made.name)
         sums = site.emit(ops.FromBytes(), sums, label=made.name)
         result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
-    if known.ndim > 1:
+    if known.any():
         less = site.constant(known.astype(np.int32), f"{made.name}.known")
-        result, known = site.emit(ops.Binary("Sub"), result, less), np.zeros(len(unit))
-    scaling = ops.Dequantize(tuple(map(float, unit)), tuple(map(int, known)), 3)
+        result = site.emit(ops.Binary("Sub"), result, less, label=made.name)
+    scaling = ops.Dequantize(tuple(map(float, unit)), (0,) * len(unit), 3)
     result = site.emit(scaling, result, label=made.name)
     if bias is not None:
         addend = site.constant(bias, f"{made.name}.bias")
