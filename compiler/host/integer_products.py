@@ -10,27 +10,31 @@ from ..passes.normalisations import per_column
 from ..rewriting import GraphMatch, computed, constant, either, op, value
 from .kernel import HERE, HostKernel, HostScope, matcher
 
-SUMS = op(FromBytes, HERE)
-LESS = op(*(Binary("Sub"), either(SUMS, op(Reshape, SUMS)), value("row")))
+PLAIN = op(FromBytes, HERE)
+SHAPED = op(Reshape, PLAIN)
+LESS = op(Binary("Sub"), either(PLAIN, SHAPED), value("row"))
 SCALED = op(Binary("Mul"), op(Cast("float32"), HERE), computed("factor"), commutative=True)
 ADDED = op(Binary("Add"), HERE, constant("addend"), commutative=True)
 
 
 @matcher(op(*(QSums, computed("x"), constant("w")), where=lambda sums: sums.kind == "dense"))
 def integer_product(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
-    """Match QSums less a row, [Cast to float32, Mul by a factor, [Add of a constant]]."""
-    weights, less = scope.data(w)[0, 0], scope.behind(node, LESS)
+    """Match QSums, [less a row, [Cast to float32, Mul by a factor, [Add of a constant]]]."""
+    weights = scope.data(w)[0, 0]
     inner, columns = weights.shape
-    if less is None or not 0 < inner <= MAX_INNER or scope.shape(less["row"]) != (columns,):
+    less, row = scope.behind(node, LESS), None
+    sums = scope.behind(node, SHAPED) or scope.behind(node, PLAIN)
+    if less is not None and scope.shape(less["row"]) == (columns,):
+        sums, row = less, less["row"]
+    if sums is None or not 0 < inner <= MAX_INNER:
         return None
-    elements = less.nodes[-1].output.type.elements
-    if not elements:
-        return None
-    nodes: tuple[Node, ...] = (node, *less.nodes)
-    row, inputs, constants = scope.constant(less["row"]), {"x": x}, {"w": weights}
-    constants["bias"] = np.zeros(columns, np.int32) if row is None else -row
-    if row is None:
-        inputs["row"] = less["row"]
+    nodes: tuple[Node, ...] = (node, *sums.nodes)
+    elements = nodes[-1].output.type.elements
+    inputs, constants = {"x": x}, {"w": weights, "bias": np.zeros(columns, np.int32)}
+    if row is not None and scope.is_constant(row):
+        constants["bias"] = -scope.data(row)
+    elif row is not None:
+        inputs["row"] = row
     extent, scaled = None, scope.behind(nodes[-1], SCALED)
     if scaled is not None and _scales_columns(scope, scaled, elements, columns):
         inputs["factor"], nodes = scaled["factor"], (*nodes, *scaled.nodes)
@@ -43,7 +47,7 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str) -> HostKernel 
                 nodes, constants["addend"] = (*nodes, *added.nodes), addend
     description = MatrixProduct(
         *(elements // columns, inner, columns, "int8"),
-        epilogue=dequantised(row is None, extent, "addend" in constants),
+        epilogue=dequantised("row" in inputs, extent, "addend" in constants),
         small_pairs=has_small_pairs(weights),
     )
     return HostKernel(description, inputs, constants, nodes, exact=True)

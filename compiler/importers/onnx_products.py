@@ -207,34 +207,36 @@ def import_matmul_integer(node: OnnxNode) -> str:
 
 
 def import_conv_integer(node: OnnxNode) -> str:
-    """Import ConvInteger as Conv; a zero point of the run is taken out behind it."""
-    largest = math.prod(node.type(1).shape[1:]) * MAX_BYTE**2
-    if _is_known(node, 1, 3):
+    """Import ConvInteger as Conv; with constant weights, the zero point is taken out behind it."""
+    one_zero = not node.has(2) or node.type(2).elements == 1
+    if one_zero and _is_known(node, 1, 3):
         size = np.abs(node.builder.data(_centred(node, 1, 3, axis=0)).astype(np.int64))
-        largest = MAX_BYTE * int(size.sum(axis=tuple(range(1, size.ndim))).max(initial=0))
-        if not _is_known(node, 2) and node.type(2).elements == 1 and largest < EXACT_LIMIT:
-            return _apart(node)
+        most = int(size.sum(axis=tuple(range(1, size.ndim))).max(initial=0))
+        if most << 7 < EXACT_LIMIT:
+            return _less_zero(node)
+    largest = math.prod(node.type(1).shape[1:]) * MAX_BYTE**2
     return _exact(node, import_conv, "Conv", (1, 0), largest)
 
 
-def _apart(node: OnnxNode) -> str:
-    """Emit a ConvInteger of `x` itself, less the zero point times that of ones; both are exact."""
-    shape, kernel = node.type(0).shape, node.type(1).shape[2:]
-    plain = not any(node.attribute("pads", ())) and not node.attribute("auto_pad", "").startswith(
-        "SAME"
-    )
-    if plain:  # all pixels are alike
-        steps = node.attribute("dilations", (1,) * len(kernel))
+def _less_zero(node: OnnxNode) -> str:
+    """Emit a convolution of bytes as int8, less their zero point times a convolution of ones."""
+    x, shape, kernel = node.input(0), node.type(0).shape, node.type(1).shape[2:]
+    unsigned = node.type(0).dtype == "uint8"
+    zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
+    if unsigned:
+        x, zero = (node.emit(ops.Shift(), [one], f"{one}.signed") for one in (x, zero))
+    if not any(node.attribute("pads", ())) and node.attribute("auto_pad", "")[:4] != "SAME":
+        steps = node.attribute("dilations", (1,) * len(kernel))  # all pixels are alike
         shape = *shape[:2], *((k - 1) * step + 1 for k, step in zip(kernel, steps, strict=True))
     ones = node.builder.constant(np.ones((1, *shape[1:]), np.float32), f"{node.result}.ones")
+    given = node.emit(ops.Dequantize((1.0,), (0,), None), [x], f"{x}.real")
     w, sums = _real(node, 1, 3, axis=0), []
-    for x in (_real(node, 0, None, axis=1), ones):
-        inner = node.as_operator("Conv", x, w)
+    for image in (given, ones):
+        inner = node.as_operator("Conv", image, w)
         inner.proto.output[0] = f"{node.result}.{len(sums)}"
-        sums.append(import_conv(inner))
-    zero = node.reshape(node.cast(node.input(2), "float32"), ())
-    less = node.binary("Mul", sums[1], zero)
-    return node.cast(node.binary("Sub", sums[0], less), "int32")
+        sums.append(node.cast(import_conv(inner), "int32"))
+    zero = node.reshape(node.cast(zero, "int32"), ())
+    return node.binary("Sub", sums[0], node.binary("Mul", sums[1], zero))
 
 
 def _is_known(node: OnnxNode, *inputs: int) -> bool:
@@ -262,10 +264,10 @@ def _exact(
     return node.cast(importer(inner), "int32")
 
 
-def _real(node: OnnxNode, index: int, zero_point: int | None, axis: int) -> str:
+def _real(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
     """Emit `float32(x - zero point)`: a Dequantize with scale 1, if the zero point is known."""
     x, zeros = node.input(index), None
-    if zero_point is not None and node.has(zero_point):
+    if node.has(zero_point):
         if not _is_known(node, zero_point) or len(node.type(zero_point).shape) > 1:
             return node.cast(_centred(node, index, zero_point, axis), "float32", f"{x}.real")
         zeros = node.constant(zero_point).reshape(-1)

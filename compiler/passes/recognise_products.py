@@ -185,7 +185,7 @@ def recognise_integers(site: Site, x: str, w: str, zero: str) -> str | None:
     whole, label = site.data(w).astype(np.int64), site.root.name
     lowest, highest = whole.min(axis=0, initial=0), whole.max(axis=0, initial=0)
     shift = np.where((lowest < -128) | (highest > 127), lowest + 128, 0)
-    if len(whole) * 2**14 >= 2**31:
+    if not 0 < len(whole) < 2**17 or not site.root.output.type.elements:
         return None
     weights = site.constant((whole - shift).astype(np.int8)[None, None], f"{label}.weights")
     sums = site.emit(ops.QSums(*DENSE, 0), to_image(site, x, label), weights, label=label)
@@ -196,6 +196,8 @@ def recognise_integers(site: Site, x: str, w: str, zero: str) -> str | None:
             ops.Binary("Mul"), _sums_along(site, x, len(site.shape) - 1, label), row, label=label
         )
         sums = site.emit(ops.Binary("Add"), sums, more, label=label)
+    if site.is_constant(zero) and not site.data(zero).any():
+        return sums
     columns = site.constant(whole.sum(axis=0).astype(np.int32), f"{label}.columns")
     point = reshaped(site, site.emit(ops.Cast("int32"), zero, label=label), (1,), label)
     less = site.emit(ops.Binary("Mul"), point, columns, label=label)

@@ -211,7 +211,7 @@ def _reason(graph: Graph, node: Node) -> str:
     if isinstance(node.attributes, Accelerated):
         return CONSTANTS
     if isinstance(node.attributes, ops.IntegerMatMul):
-        return DYNAMIC
+        return OPERANDS
     if isinstance(node.attributes, ops.OwnKernel) and not has_integer_form(node.attributes):
         return NO_FORM
     steps = node.outputs[0].type.shape[0] if isinstance(node.attributes, ops.Recurrent) else 0
