@@ -239,11 +239,16 @@ def test_an_image_that_is_broadcast_stays() -> None:
     network.changed(network.binary("Mul", x, network.image("z", 1, 6, 30, 30)))
 
 
-def test_a_graph_without_float_images_is_left_as_it_is() -> None:
+def test_images_of_integer_layers_stay_channels_last_too() -> None:
+    """As of sums whose scales are computed in the run: no window is in float."""
     network = Network()
-    x = network.emit(ops.Transpose((0, 3, 1, 2)), network.image("x", 1, 3, 4, 5))
-    graph = network.graph(network.emit(ops.Reduce("ReduceMean", (2, 3), keep=True), x))
-    assert passes.channels_last(graph) is graph
+    first = network.emit(ops.Transpose((0, 3, 1, 2)), network.image("x", 1, 3, 4, 5))
+    scale, zero = (network.image(name) for name in ("scale", "zero"))
+    known = network.binary("Mul", network.constant(1, 5, 3, 4), zero)
+    less = network.binary("Sub", first, known)
+    quantised = network.emit(ops.GeneralQuantize(1, 0, "int8"), less, scale)
+    last = network.emit(ops.Transpose((0, 2, 3, 1)), network.emit(ops.Cast("int32"), quantised))
+    assert network.changed(last)["transpose"] == 0
 
 
 def test_the_front_end_folds_batch_normalisation_into_float_convolutions() -> None:
