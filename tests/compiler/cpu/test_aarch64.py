@@ -3,9 +3,11 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import tilewright
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
@@ -114,3 +116,11 @@ def test_threads_wait_by_the_architecture_s_means(neon: CpuTarget) -> None:
 
 def test_messages_name_all_architectures(neon: CpuTarget) -> None:
     assert target.architectures() == "x86-64 or AArch64"
+
+
+def test_only_the_table_names_instructions_of_x86() -> None:
+    root = Path(tilewright.__file__).parent
+    folders = (root / name for name in ("compiler", "flows", "runtime"))
+    files = (file for folder in folders for file in folder.rglob("*.py"))
+    named = [file.name for file in files if "llvm.x86" in file.read_text("utf-8")]
+    assert named == ["x86.py"]
