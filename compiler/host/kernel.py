@@ -173,7 +173,7 @@ class HostScope:
         outside. The match lists its nodes in order, each once.
         """
         start = GraphMatch({"here": node.output.name})
-        for root in self._reached(node, pattern.depth()):
+        for root in self.readers(node.output.name, pattern.depth()):
             for match in pattern.matches_node(self, root, start):
                 nodes = in_order(self.graph, match.nodes)
                 if self.is_closed((node, *nodes)):
@@ -186,23 +186,28 @@ class HostScope:
         Only the value of a match's root may be read outside. The match lists its nodes in order,
         each once.
         """
-        roots = (node, *self._reached(node, max(pattern.depth() for pattern in patterns) - 1))
+        depth = max(pattern.depth() for pattern in patterns) - 1
+        roots = (node, *self.readers(node.output.name, depth))
         for pattern, root in itertools.product(patterns, roots):
             for match in pattern.matches_node(self, root):
                 nodes = in_order(self.graph, match.nodes)
                 if node in nodes and self.is_closed(nodes):
                     yield replace(match, nodes=nodes)
 
-    def _reached(self, node: Node, depth: int) -> Iterator[Node]:
-        """Yield the free nodes that read a node's values, up to `depth` nodes further."""
-        found, level = {node.outputs[0].name}, [node]
+    def readers(self, name: str, depth: int) -> Iterator[Node]:
+        """Yield the free nodes that read a value, or a value of such a node, the nearest first.
+
+        `depth` is the maximum number of nodes in a row.
+        """
+        found, level = {name}, [name]
         for _ in range(depth):
-            users = [user for one in level for user in self.graph.users(one.outputs[0].name)]
+            users = [user for one in level for user in self.graph.users(one)]
             level = []
             for user in users:
-                if self.is_free(user) and user.outputs[0].name not in found:
-                    found.add(user.outputs[0].name)
-                    level.append(user)
+                made = user.outputs[0].name
+                if self.is_free(user) and made not in found:
+                    found.add(made)
+                    level.append(made)
                     yield user
 
 
