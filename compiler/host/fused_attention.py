@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
 from ..cpu.kernels.attention import Attention, is_attention
 from ..cpu.kernels.head_product import HeadProduct
 from ..graph import Node
 from ..graph import operators as ops
 from ..rewriting import GraphMatch, GraphPattern, either, number, op, value
+from .arrangement import strides_of
 from .graph_queries import in_order
 from .kernel import HostKernel, HostScope, matcher
 from .products import LINKS, attention, scaled_and_turned
@@ -94,45 +97,17 @@ def mask_of(
     """Where the mask differs, and the groups of rows for which it does; None if unknown."""
     if match["mask"] is None:
         return (), 1
-    *lead, keys = scope.shape(match["masked"])
-    given = scope.shape(match["mask"])
-    if len(given) > len(lead) + 1 or scope.types[match["mask"]].dtype != "float32":
+    shape, given = scope.shape(match["masked"]), scope.shape(match["mask"])
+    fits = given[-1:] == shape[-1:] and len(given) <= len(shape)
+    if not fits or scope.types[match["mask"]].dtype != "float32" or scores.rows % shape[-2]:
         return None
-    given = (*(1,) * (len(lead) + 1 - len(given)), *given)
-    if given[-1] != keys or scores.rows % lead[-1]:
+    groups = scores.rows // shape[-2]
+    mask = np.broadcast_to(np.empty(given, np.int8), shape)
+    strides = strides_of(mask, (scores.images, scores.heads, groups, *shape[-2:]))
+    if strides is None:
         return None
-    groups = scores.rows // lead[-1]
-    parts = [pair for pair in zip(lead, given, strict=False) if pair[0] > 1]
-    differs: list[bool] = []
-    for extent in (scores.images, scores.heads, groups, lead[-1]):
-        split = _leading(parts, extent)
-        if split is None:
-            return None
-        own, parts = split
-        same = all(size == 1 for _, size in own)
-        if not (same or all(n == size for n, size in own)):
-            return None
-        differs.append(not same)
-    return tuple(differs), groups if any(differs[2:]) else 1
-
-
-Extents = list[tuple[int, int]]
-"""Extents of scores, each beside that of a mask."""
-
-
-def _leading(parts: Extents, extent: int) -> tuple[Extents, Extents] | None:
-    """Split extents after the first `extent` elements; None where that would divide unevenly."""
-    own: Extents = []
-    while extent > 1:
-        (n, size), *parts = parts
-        mine = min(n, extent)
-        if n % mine or extent % mine:
-            return None
-        own.append((mine, min(size, mine)))
-        if n > mine:
-            parts = [(n // mine, min(size, n // mine)), *parts]
-        extent //= mine
-    return own, parts
+    differs = tuple(stride > 0 for stride in strides[:-1])
+    return differs, groups if any(differs[2:]) else 1
 
 
 MATCHERS = (fused_attention,)
