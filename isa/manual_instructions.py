@@ -6,15 +6,16 @@ from enum import IntEnum
 
 from . import vector_operations
 from .assembly import format_instruction, loop_keyword, parse_instruction
-from .configuration import Configuration, Memory
+from .configuration import Configuration
 from .fields import Field, width
 from .instructions import FAMILIES, Instruction, ReduceMode, ResultKind, Statistic, Unit, Vector
+from .instructions.load import DESTINATIONS
 from .instructions.store import SOURCES
 from .markdown import docstring_sections, paragraphs, section_entries, table, ticks
 from .read_law import FORMS
 
 CODES: dict[tuple[str, str], Sequence[IntEnum]] = {
-    ("load", "destination"): (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT),
+    ("load", "destination"): DESTINATIONS,
     ("vector", "reduce"): tuple(ReduceMode),
     ("vector", "result"): tuple(ResultKind),
     ("vector", "statistic"): tuple(Statistic),

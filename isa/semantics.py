@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from ..errors import ProgramError
-from .configuration import Configuration, Memory
+from .configuration import SCRATCHPADS, Configuration, Memory
 from .instructions import (
     Gemm,
     Halt,
@@ -26,8 +26,6 @@ from .laws import ARRAYS, evaluate
 from .numbers import quantise_output
 from .packed_weights import unpack_tiles
 from .row_statistics import entries_of, row_parameters, wide
-
-SCRATCHPADS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
 
 
 class Machine:

@@ -17,9 +17,9 @@ import numpy as np
 from typing_extensions import override
 
 from ..errors import DeviceError, did_you_mean
-from ..isa.configuration import DEFAULT, Configuration, Memory
+from ..isa.configuration import DEFAULT, SCRATCHPADS, Configuration, Memory
 from ..isa.memory_model import MemoryModel
-from ..isa.semantics import SCRATCHPADS, Machine
+from ..isa.semantics import Machine
 from ..isa.settings import require_configuration
 from ..sim.native_functional import NativeMachine, functional_machine
 from ..sim.timing import Timer

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..errors import HardwareError
-from ..isa.configuration import Configuration, Memory
-from ..isa.semantics import SCRATCHPADS
+from ..isa.configuration import SCRATCHPADS, Configuration, Memory
 
 _WORD = re.compile(r"__DOT__(\w+?)__DOT__bank_(\d+)__DOT__word_(\d+)__DOT__ram$")
 _TABLE = re.compile(r"__DOT__table_(\d+)__DOT__rows__DOT__ram$")

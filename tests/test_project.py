@@ -51,6 +51,14 @@ FIRST_WORD = re.compile(r'(?:#.*\n|\s)*[rR]?"""\s*(\S+)')
 QUESTIONS = ("How", "What", "Which", "Who", "Whether", "Where", "When", "Why")
 
 
+def test_the_compiler_s_docstring_names_its_packages():
+    text = (
+        ast.get_docstring(ast.parse((ROOT / "compiler" / "__init__.py").read_text("utf-8"))) or ""
+    )
+    packages = {file.parent.name for file in (ROOT / "compiler").glob("*/__init__.py")}
+    assert set(re.findall(r"`(\w+)`", text)) - {"compile"} == packages
+
+
 def test_no_module_docstring_begins_with_a_question_word():
     """It names the contents of the file, as a noun or an imperative."""
     for file in files_of(*PARTS, "examples", "tests"):

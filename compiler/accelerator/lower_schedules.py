@@ -9,7 +9,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from typing import NamedTuple
 
 from ...errors import CompileError, UnfitError
-from ...isa.configuration import Configuration, Memory
+from ...isa.configuration import LUT_ROW_BYTES, Configuration, Memory
 from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
@@ -27,7 +27,7 @@ from .phases import own_index
 from .program_size import too_large
 from .residents import NO_FRAMES, ResidentFrame
 from .row_passes import RowPasses
-from .scratchpads import TABLE_BYTES, BufferPlacer, Placed, Scratchpads
+from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
 from .tensorise import Form, Tensoriser
 from .tile_layout import Buffer, TileLayout
@@ -35,6 +35,8 @@ from .wide_weights import tile_inside
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
+
+TABLE_BYTES = Memory.LUT.scratchpad.unit_rows * LUT_ROW_BYTES
 
 ELSEWHERE = (Memory.DRAM.name, REGISTER)
 """Scopes outside the scratchpads."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...errors import CompileError
-from ...isa.configuration import Configuration, Memory
+from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
 from ...isa.instructions import Role
 from ..te.box import Box, Range, extents_of, lows_of
@@ -39,8 +39,15 @@ from .wide_weights import (
     wide_constants,
 )
 
-TABLE_BYTES = 256
-"""Bytes of a table of LUT."""
+
+def unit_of(memory: Memory, configuration: Configuration) -> int:
+    """Elements of a unit of a scratchpad's arena: a byte of ACT, a tile of WGT, a row, a table."""
+    if memory is Memory.ACT:
+        return 1
+    if memory is Memory.WGT:
+        return configuration.tile_bytes
+    held = memory.scratchpad
+    return configuration.row_bytes(memory) * held.unit_rows // held.element_bytes
 
 
 @dataclass(slots=True)
@@ -69,12 +76,13 @@ class Scratchpads:
     def of(configuration: Configuration) -> "Scratchpads":
         """Empty scratchpads."""
         arenas = {
-            Memory.ACT: ScratchpadArena(
-                configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
-            ),
-            Memory.WGT: ScratchpadArena(configuration.weight_tiles),
-            Memory.PARAM: ScratchpadArena(configuration.param_depth),
-            Memory.LUT: ScratchpadArena(configuration.lut_tables),
+            memory: ScratchpadArena(
+                configuration.size_bytes(memory)
+                // (unit_of(memory, configuration) * held.element_bytes),
+                row=configuration.row_bytes(memory) if memory is Memory.ACT else 1,
+            )
+            for memory, held in SCRATCHPADS.items()
+            if memory is not Memory.ACC
         }
         return Scratchpads(configuration, arenas)
 
@@ -349,7 +357,8 @@ class BufferPlacer:
 
     def _request(self, memory: Memory, name: str, buffered: Buffered) -> ArenaRequest:
         lows, sizes = _split(buffered.held)
-        dimensions, elements, unit = dense_layout(sizes), math.prod(sizes), 1
+        dimensions, elements = dense_layout(sizes), math.prod(sizes)
+        unit = unit_of(memory, self.configuration)
         region = 0, self.scratchpads.arenas[memory].size
         if memory is Memory.ACT:
             region = self.regions[name]
@@ -357,15 +366,13 @@ class BufferPlacer:
             region = 0, min(region[1], buffered.allocate.slots * self._totals[memory])
         further: tuple[FurtherTiles, ...] = ()
         if memory is Memory.WGT:
-            layout, unit = self.weights(name, sizes), self.configuration.tile_bytes
+            layout = self.weights(name, sizes)
             further = self._further(name, buffered.held)
             dimensions = layout.dimensions
             elements = (layout.tiles + sum(more.tiles for more in further)) * unit
         elif memory is Memory.PARAM:
-            name, unit = self.partners.get(name, (name,))[0], self.configuration.vector_lanes
+            name = self.partners.get(name, (name,))[0]
             elements += self.statistics.get(name, 0) * unit
-        elif memory is Memory.LUT:
-            unit = TABLE_BYTES
         size, (low, high) = -(-elements // unit), region
         if size > high - low:
             raise CompileError(

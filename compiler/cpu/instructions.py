@@ -4,7 +4,7 @@ A feature set of a processor is a `Level`, with a table of its instructions. The
 knows them only by what is declared here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class MachineInstruction:
     pairs
         Element types of the operands for which it is exact.
     intrinsic
-        LLVM's name.
+        LLVM's name; empty for products and sums from which LLVM makes several instructions.
     element
         The type to which operands are widened as they are loaded.
     adds
@@ -142,14 +142,11 @@ def matrix_product(
     )
 
 
-class Scaling(NamedTuple):
-    """An intrinsic that multiplies by a power of 2, lane by lane under a mask.
+class Intrinsic(NamedTuple):
+    """LLVM's name of an instruction, and its last operands: bits and value of each constant."""
 
-    `operands` are the bits and the values of the integers after `value, power, value`.
-    """
-
-    intrinsic: str
-    operands: tuple[tuple[int, int], ...]
+    name: str
+    operands: tuple[tuple[int, int], ...] = ()
 
 
 class TableLookup(NamedTuple):
@@ -183,13 +180,44 @@ class RegisterTile:
 
 
 @dataclass(frozen=True, slots=True)
+class Architecture:
+    """An instruction set, with the facts that all of its levels share.
+
+    Parameters
+    ----------
+    name
+        Its name, for messages.
+    triple
+        LLVM's name, with which triples begin.
+    machine
+        Its number in ELF files.
+    relocations
+        Types of relocations that LLVM emits for kernels, and the bytes that each changes.
+    futex
+        Linux's number of the system call.
+    pause
+        The instruction for a thread that spins.
+    sections
+        Section types of its own that LLVM emits.
+    """
+
+    name: str
+    triple: str
+    machine: int
+    relocations: Mapping[int, int]
+    futex: int
+    pause: Intrinsic
+    sections: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Level:
     """A feature set for which kernels have schedules.
 
     Parameters
     ----------
     architecture
-        LLVM's name of the instruction set.
+        The instruction set.
     features
         LLVM's names of all features that a processor must have.
     cpu
@@ -198,8 +226,6 @@ class Level:
         32-bit elements of a vector register, and the number of these.
     tile
         The largest tiles of sums.
-    pause
-        LLVM's intrinsic for a thread that spins.
     instructions
         Dot products, the one for bytes first, and products of matrices.
     saturating
@@ -209,25 +235,25 @@ class Level:
     halves
         Whether instructions convert float16.
     scaling, lookup
-        Instructions for the exponential and for tables; None without one.
+        Instructions for the exponential and for tables; None without one. `scaling` takes a value,
+        a power of 2, and the result of lanes outside its mask.
     is_tuned
         Whether code for this machine is compiled for its own features instead of the level's.
     is_permitted
         Requests what this process needs from the operating system; returns whether it may use it.
     """
 
-    architecture: str
+    architecture: Architecture
     features: tuple[str, ...]
     cpu: str
     lanes: int
     registers: int
     tile: RegisterTile
-    pause: str
     instructions: tuple[MachineInstruction, ...]
     saturating: MachineInstruction | None = None
     fused: bool = True
     halves: bool = True
-    scaling: Scaling | None = None
+    scaling: Intrinsic | None = None
     lookup: TableLookup | None = None
     is_tuned: bool = False
     is_permitted: Callable[[], bool] = lambda: True

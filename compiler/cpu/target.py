@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 from ...errors import CompileError, ProcessorError, UsageError
 from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
 from . import x86
-from .instructions import Level, MachineInstruction, RegisterTile, Scaling, TableLookup
+from .instructions import Intrinsic, Level, MachineInstruction, RegisterTile, TableLookup
 from .processor import Processor
 
 llvm.initialize_all_targets()
@@ -74,7 +74,7 @@ class CpuTarget:
         return found if found and f"+{found.feature}," in f"{self.features}," else None
 
     @property
-    def scaling(self) -> Scaling | None:
+    def scaling(self) -> Intrinsic | None:
         """The instruction for powers of 2 beyond the range of float32; None without one."""
         return self.properties.scaling
 
@@ -104,7 +104,7 @@ class CpuTarget:
 def host_levels() -> tuple[str, ...]:
     """The levels that this machine runs, the most capable first.
 
-    Empty on another architecture than x86-64. `TILEWRIGHT_CPU_LEVEL` removes the levels above it.
+    Empty on an architecture without levels. `TILEWRIGHT_CPU_LEVEL` removes the levels above it.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def host(level: str | None = None) -> CpuTarget:
 
 def generic(level: str) -> CpuTarget:
     """Return a generic processor of a level, for code that runs on another machine."""
-    triple, architecture = llvm.get_process_triple(), LEVELS[level].architecture
+    triple, architecture = llvm.get_process_triple(), LEVELS[level].architecture.triple
     if not triple.startswith(architecture):
         triple = f"{architecture}-unknown-linux-gnu"
     return CpuTarget(triple, LEVELS[level].cpu, "", level)
@@ -173,8 +173,8 @@ def check_runs(level: str) -> None:
         return
     if not own:
         reason = (
-            f"schedules exist for x86-64, not for `{llvm.get_process_triple()}`; run on such a "
-            "machine, or choose another device"
+            f"schedules exist for {architectures()}, not for `{llvm.get_process_triple()}`; run on "
+            "such a machine, or choose another device"
         )
     elif not runs:
         reason = f"{LEVEL_VARIABLE}={cap} turns CPU kernels off; unset it"
@@ -183,6 +183,11 @@ def check_runs(level: str) -> None:
     else:
         reason = f"{_lack(level)}; choose {_listed(runs)}"
     raise ProcessorError(f"CPU target: {reason}")
+
+
+def architectures() -> str:
+    """Names of the architectures that have levels, for messages."""
+    return _listed(tuple(dict.fromkeys(level.architecture.name for level in LEVELS.values())))
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -202,7 +207,7 @@ def _own_levels() -> tuple[str, ...]:
 
 def _has_features(level: str) -> bool:
     """Whether this processor has the architecture and the features of a level."""
-    if not llvm.get_process_triple().startswith(LEVELS[level].architecture):
+    if not llvm.get_process_triple().startswith(LEVELS[level].architecture.triple):
         return False
     has = llvm.get_host_cpu_features()
     return all(has.get(feature) for feature in LEVELS[level].features)

@@ -6,14 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .instructions import (
+    Architecture,
+    Intrinsic,
     Level,
     MachineInstruction,
     MatrixUnit,
     RegisterTile,
-    Scaling,
     TableLookup,
     dot_product,
     matrix_product,
+)
+
+X86_64 = Architecture(
+    name="x86-64",
+    triple="x86_64",
+    machine=62,
+    relocations={1: 8, 2: 4, 4: 4, 10: 4, 11: 4, 24: 8},
+    futex=202,
+    pause=Intrinsic("llvm.x86.sse2.pause"),
+    sections=(0x70000001,),  # tables for unwinding
 )
 
 _BYTES = (("uint8", "int8"),)
@@ -70,7 +81,7 @@ _MATRICES = tuple(
 )
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
-"""Linux's number of the system call on x86-64, its operation, and the processor state asked for."""
+"""Linux's number of the system call, its operation, and the processor state asked for."""
 
 
 def _request_tiles() -> bool:
@@ -85,8 +96,7 @@ def _request_tiles() -> bool:
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3)
 _CURRENT_ROUNDING = 4
-_SCALING = Scaling("llvm.x86.avx512.mask.scalef.ps.512", ((16, -1), (32, _CURRENT_ROUNDING)))
-_PAUSE = "llvm.x86.sse2.pause"
+_SCALING = Intrinsic("llvm.x86.avx512.mask.scalef.ps.512", ((16, -1), (32, _CURRENT_ROUNDING)))
 _LOOKUP = TableLookup("llvm.x86.avx512.vpermi2var.qi.512", "avx512vbmi", 64)
 _WIDE_TILE = RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28)
 _TILE = RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12)
@@ -94,7 +104,7 @@ _LOW_TILE = RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12)
 
 
 _AVX512_VNNI = Level(
-    "x86_64", _AVX512, "cascadelake", 16, 32, _WIDE_TILE, _PAUSE, _vnni(16),
+    X86_64, _AVX512, "cascadelake", 16, 32, _WIDE_TILE, _vnni(16),
     scaling=_SCALING, lookup=_LOOKUP, is_tuned=True,
 )  # fmt: skip
 
@@ -107,10 +117,10 @@ LEVELS: Mapping[str, Level] = {
         is_permitted=_request_tiles,
     ),
     "avx512vnni": _AVX512_VNNI,
-    "avxvnni": Level("x86_64", ("avxvnni", *_V3), "alderlake", 8, 16, _TILE, _PAUSE, _vnni(8)),
-    "avx2": Level("x86_64", _V3, "haswell", 8, 16, _TILE, _PAUSE, (_VPMADDWD,), _PAIRS_OF_BYTES),
+    "avxvnni": Level(X86_64, ("avxvnni", *_V3), "alderlake", 8, 16, _TILE, _vnni(8)),
+    "avx2": Level(X86_64, _V3, "haswell", 8, 16, _TILE, (_VPMADDWD,), _PAIRS_OF_BYTES),
     "sse2": Level(
-        *("x86_64", (), "x86-64", 4, 16, _LOW_TILE, _PAUSE, (_PMADDWD,)), fused=False, halves=False
+        *(X86_64, (), "x86-64", 4, 16, _LOW_TILE, (_PMADDWD,)), fused=False, halves=False
     ),
 }
 """Feature sets by name, the most capable first."""

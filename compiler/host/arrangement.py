@@ -27,12 +27,12 @@ def joined_heads(
         else:
             whole = np.empty((images, heads, *inner), np.int8)
         expected = whole.swapaxes(2, 3) if turned else whole
-        if _strides(expected, view.shape) == _strides(view, view.shape):
+        if strides_of(expected, view.shape) == strides_of(view, view.shape):
             return joined
     return None
 
 
-def _strides(view: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def strides_of(view: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Strides of a view in a shape; None if it needs a copy. Axes of one element have stride 0."""
     shaped = view.view()
     try:

@@ -1,8 +1,9 @@
 """Host kernels, the matchers that find them, and the matchers' view of the graph."""
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -172,17 +173,42 @@ class HostScope:
         outside. The match lists its nodes in order, each once.
         """
         start = GraphMatch({"here": node.output.name})
-        reached = [node]
-        for _ in range(pattern.depth()):
-            users = (user for one in reached for user in self.graph.users(one.outputs[0].name))
-            found = {user.outputs[0].name: user for user in users if self.is_free(user)}
-            reached = list(found.values())
-            for root in reached:
-                for match in pattern.matches_node(self, root, start):
-                    nodes = in_order(self.graph, match.nodes)
-                    if self.is_closed((node, *nodes)):
-                        return GraphMatch(match.captures, match.named, nodes)
+        for root in self.readers(node.output.name, pattern.depth()):
+            for match in pattern.matches_node(self, root, start):
+                nodes = in_order(self.graph, match.nodes)
+                if self.is_closed((node, *nodes)):
+                    return replace(match, nodes=nodes)
         return None
+
+    def around(self, node: Node, *patterns: NodePattern) -> Iterator[GraphMatch]:
+        """Yield the matches of which a node is part; those of the first pattern come first.
+
+        Only the value of a match's root may be read outside. The match lists its nodes in order,
+        each once.
+        """
+        depth = max(pattern.depth() for pattern in patterns) - 1
+        roots = (node, *self.readers(node.output.name, depth))
+        for pattern, root in itertools.product(patterns, roots):
+            for match in pattern.matches_node(self, root):
+                nodes = in_order(self.graph, match.nodes)
+                if node in nodes and self.is_closed(nodes):
+                    yield replace(match, nodes=nodes)
+
+    def readers(self, name: str, depth: int) -> Iterator[Node]:
+        """Yield the free nodes that read a value, or a value of such a node, the nearest first.
+
+        `depth` is the maximum number of nodes in a row.
+        """
+        found, level = {name}, [name]
+        for _ in range(depth):
+            users = [user for one in level for user in self.graph.users(one)]
+            level = []
+            for user in users:
+                made = user.outputs[0].name
+                if self.is_free(user) and made not in found:
+                    found.add(made)
+                    level.append(made)
+                    yield user
 
 
 class Matcher(Matched):

@@ -10,8 +10,8 @@ from ..cpu import Epilogue, HeadProduct, MatrixProduct
 from ..graph import Node, TensorType
 from ..graph.operators import Binary, MatMul, Transpose
 from ..passes.normalisations import per_column
-from ..rewriting import GraphMatch, computed, constant, either, fits, number, op, value
-from ..rewriting.patterns import NOTHING, GraphPattern, NodePattern
+from ..rewriting import GraphMatch, computed, constant, either, number, op, value
+from ..rewriting.patterns import GraphPattern, NodePattern
 from .arrangement import joined_heads
 from .graph_queries import in_order, scalar
 from .kernel import HERE, HostKernel, HostScope, matcher, matcher_of
@@ -75,34 +75,29 @@ def _operand(name: str) -> GraphPattern:
     return either(*_scaled(either(turned, inner), private=True), turned, inner)
 
 
+def scaled_and_turned(product: NodePattern) -> tuple[NodePattern, ...]:
+    """Describe a product with the nodes after it, most nodes first."""
+    factors = _scaled(product)
+    return (op(Transpose, either(*factors, product), capture="turned"), *factors, product)
+
+
 LINKS = (op(Transpose), *_scaled(value()))
 """Nodes that a product may take along."""
 
-PRODUCT = op(MatMul, _operand("a"), _operand("b"))
-ENDS = (op(Transpose, either(*_scaled(HERE), HERE), capture="turned"), *_scaled(HERE))
-"""The product of two activations, and the nodes after it; those with most nodes match first."""
+PRODUCTS = scaled_and_turned(
+    op(
+        *(MatMul, _operand("a"), _operand("b")),
+        capture="product",
+        result=lambda kind: kind.dtype == "float32" and kind.elements > 0,
+    )
+)
 
 
 @matcher(op(MatMul), *LINKS)
 def attention(scope: HostScope, node: Node) -> HostKernel | None:
     """Match [Transposes, Mul], MatMul of two activations, [Mul], [Transpose], from any of them."""
-    product: Node | None = node
-    while product is not None and not isinstance(product.attributes, MatMul):
-        if not any(fits(link, scope, product) for link in LINKS):
-            return None
-        product = scope.follower(product)
-    if product is None or product.output.type.dtype != "float32":
-        return None
-    if all(map(scope.graph.is_constant, product.inputs)) or not product.output.type.elements:
-        return None
-    ends = (*(scope.behind(product, end) for end in ENDS), NOTHING)
-    for end in filter(None, ends):
-        for match in PRODUCT.matches_node(scope, product):
-            if node in match.nodes or node in end.nodes:
-                kernel = _arranged(scope, product, match, end)
-                if kernel is not None:
-                    return kernel
-    return None
+    kernels = (_head_product(scope, match) for match in scope.around(node, *PRODUCTS))
+    return next(filter(None, kernels), None)
 
 
 def _factor(scope: HostScope, nodes: Iterable[Node]) -> float | None:
@@ -129,26 +124,23 @@ def _view(scope: HostScope, name: str, turned: Transpose | None) -> np.ndarray:
     return view if turned is None else view.transpose(turned.permutation)
 
 
-def _arranged(
-    scope: HostScope, product: Node, match: GraphMatch, end: GraphMatch
-) -> HostKernel | None:
+def _head_product(scope: HostScope, match: GraphMatch) -> HostKernel | None:
     """Make a kernel that reads and writes values in place; None if it cannot."""
+    product, nodes, factor = match.named["product"], match.nodes, _factor(scope, match.nodes)
     shapes = [scope.shape(name) for name in product.inputs]
-    nodes = in_order(scope.graph, (*match.nodes, *end.nodes))
-    factor = _factor(scope, nodes)
-    if factor is None or min(map(len, shapes)) < 2:
+    if factor is None or min(map(len, shapes)) < 2 or all(map(scope.is_constant, product.inputs)):
         return None
     *lead, rows, columns = product.output.type.shape
     inner = shapes[0][-1]
     sources = match["a"], match["b"]
     views = [_view(scope, match[name], match[f"{name}_turned"]) for name in "ab"]
     out = np.empty(nodes[-1].output.type.shape, np.int8)
-    if end["turned"] is not None:
-        out = out.transpose(np.argsort(end["turned"].permutation))
+    if match["turned"] is not None:
+        out = out.transpose(np.argsort(match["turned"].permutation))
     epilogue = Epilogue(("mul", "sum", factor), "float32")
     bound = tuple(n for n, name in zip("ab", sources, strict=True) if scope.is_constant(name))
     leads = [tuple(shape[:-2]) for shape in shapes]
-    if math.prod(leads[1]) == 1 and end["turned"] is None and views[0].flags.c_contiguous:
+    if math.prod(leads[1]) == 1 and match["turned"] is None and views[0].flags.c_contiguous:
         merged = math.prod(leads[0]) * rows
         flags = [
             joined_heads(views[1].reshape(inner, columns), 1, 1, inner, columns, turned)

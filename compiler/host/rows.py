@@ -3,6 +3,7 @@
 Importers and exporters write a normalisation as several nodes.
 """
 
+import itertools
 import math
 
 from ..cpu import LayerNormalisation, RowReduction, RowSoftmax
@@ -29,8 +30,8 @@ MAX_COLUMNS = 1 << 15
 MAX_ACROSS = 1 << 11
 """The same limit for interleaved rows, of which a kernel keeps one vector of rows."""
 
-MAX_NODES = 24
-"""Maximum number of nodes that one normalisation may have."""
+MAX_NODES = 32
+"""Number of nodes after a row among which to look for the last one of its normalisation."""
 
 MAX_POOL_AHEAD = 8
 """Number of nodes after a row among which to look for the pool that computes its mean."""
@@ -81,18 +82,13 @@ READERS = (op(Reduce, value("x")), *square(value("x")), op(Reshape, value("x", w
 @matcher(*READERS, op((Cast, Reshape), value(where=is_float32), value="x"))
 def normalisation(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     """Match the nodes of LayerNormalization or RMSNormalization, and a constant scale and bias."""
-    users = scope.graph.users(x)
     ahead = () if node.inputs[0] == x else (node,)
-    reached: dict[str, Node] = {}
-    while users and len(reached) < MAX_NODES:
-        fresh = [one for one in users if scope.is_free(one) and one.outputs[0].name not in reached]
-        reached.update((one.outputs[0].name, one) for one in fresh)
-        users = [user for one in fresh for user in scope.graph.users(one.outputs[0].name)]
+    reached = tuple(itertools.islice(scope.readers(x, MAX_NODES), MAX_NODES))
     pooled = isinstance(node.attributes, Reshape) and not ahead
-    ways = [*reached.values()][: MAX_POOL_AHEAD if pooled else None]
+    ways = reached[: MAX_POOL_AHEAD if pooled else None]
     if not any(isinstance(one.attributes, AveragePool if pooled else Reduce) for one in ways):
         return None
-    for last in reversed(in_order(scope.graph, reached.values())):
+    for last in reversed(in_order(scope.graph, reached)):
         for match in RESULT.matches(scope, last.outputs[0].name, GraphMatch({"x": x})):
             nodes = in_order(scope.graph, (*ahead, *match.nodes))
             kernel = _normalised(scope, nodes, match) if node in nodes else None

@@ -27,7 +27,7 @@ from ...hardware.blocks import (
     row_blocks,
 )
 from ...hardware.technology import Technology
-from ...isa.configuration import Configuration, Memory
+from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.instructions import FAMILIES
 from .logic_rams import (
     DEEPEST_QUEUE,
@@ -37,8 +37,6 @@ from .logic_rams import (
     queue_columns,
     unit_rams,
 )
-
-SCRATCHPADS = tuple(memory for memory in Memory if memory is not Memory.DRAM)
 
 ARRAY, LANES, ROWS = "gemm.array", "vector.datapath", "vector.rows"
 """Instances of the core that have multipliers."""

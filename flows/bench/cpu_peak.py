@@ -5,12 +5,17 @@ exceed it only by doing fewer multiplications.
 """
 
 import ctypes
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from llvmlite import ir
 
 from ...compiler.cpu import CpuTarget
+from ...compiler.cpu.codegen.emitter import FLOAT, I8, I32, I64, POINTER, LlvmType, LlvmValue
 from ...compiler.cpu.codegen.machine_code import LoadedCode, assemble
-from ...compiler.cpu.x86 import AMX
+from ...compiler.cpu.execution.routine import VOID, Routine
+from ...compiler.cpu.instructions import MachineInstruction
 
 CHAINS = 12
 """Independent sums: enough for two instructions per cycle, and few enough for registers."""
@@ -18,37 +23,26 @@ CHAINS = 12
 ITERATIONS = 50_000
 RUNS = 20
 
-_FMA = "llvm.fma.v{lanes}f32"
-_AVX512 = (_FMA.format(lanes=16), "<16 x float>", "<16 x float>", 32)
-_AVX2 = (_FMA.format(lanes=8), "<8 x float>", "<8 x float>", 16)
-_INSTRUCTIONS = {
-    "amx": {"float32": _AVX512, "int8": ("llvm.x86.tdpbusd", "", "", 2 * 16 * 16 * 64)},
-    "avx512vnni": {
-        "float32": _AVX512,
-        "int8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 128),
-    },
-    "avxvnni": {
-        "float32": _AVX2,
-        "int8": ("llvm.x86.avx512.vpdpbusd.256", "<8 x i32>", "<32 x i8>", 64),
-    },
-    "avx2": {"float32": _AVX2},
-}
-"""The loop of each level and type: intrinsic, types of sums and factors, operations.
-
-Operands in tiles have no types.
-"""
-
 
 def peak_rates(target: CpuTarget) -> Mapping[str, float]:
-    """Operations per second of one thread, by element type; only for known levels."""
-    return {
-        kind: _rate(target, *instruction)
-        for kind, instruction in _INSTRUCTIONS.get(target.level, {}).items()
-    }
+    """Operations per second of one thread, by element type.
+
+    There is none for a type whose products and sums take several instructions.
+    """
+    found, level = {}, target.properties
+    if level.fused:
+        kind = ir.VectorType(FLOAT, level.lanes)
+        code = _vector_code(f"llvm.fma.v{level.lanes}f32", kind, kind, sums_first=False)
+        found["float32"] = 2 * level.lanes * _rate(target, code)
+    best = max(level.instructions, key=lambda one: one.unit is not None)
+    if best.element == "int8" and best.adds:
+        operations = 2 * math.prod(size for _, size in best.lanes)
+        found["int8"] = operations * _rate(target, _integer_code(best, level.lanes))
+    return found
 
 
-def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int) -> float:
-    code = _code(target, name, sums, factors) if sums else _tile_code(target, name)
+def _rate(target: CpuTarget, code: str) -> float:
+    """Instructions per second."""
     library = LoadedCode(assemble(code, target, "peak"), "peak")
     run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
     data = (ctypes.c_char * 64)()
@@ -57,66 +51,56 @@ def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int
         before = time.thread_time()
         run(ctypes.addressof(data), ITERATIONS)
         least = min(least, time.thread_time() - before)
-    return CHAINS * ITERATIONS * operations / least
+    return CHAINS * ITERATIONS / least
 
 
-def _code(target: CpuTarget, name: str, sums: str, factors: str) -> str:
+def _integer_code(one: MachineInstruction, lanes: int) -> str:
+    if one.unit is not None:
+        return _tile_code(one)
+    sums, factors = ir.VectorType(I32, lanes), ir.VectorType(I8, lanes * one.taps)
+    return _vector_code(one.intrinsic, sums, factors, sums_first=True)
+
+
+def _declared(r: Routine, name: str, result: LlvmType, arguments: Sequence[LlvmType]) -> LlvmValue:
+    return ir.Function(r.module, ir.FunctionType(result, arguments), name)
+
+
+def _vector_code(name: str, sums: LlvmType, factors: LlvmType, *, sums_first: bool) -> str:
     """`void peak(data, iterations)`; it stores the sums, so none is optimised away."""
-    accumulates = "vpdpbusd" in name
-    order = (sums, factors, factors) if accumulates else (factors, factors, sums)
-    lines = [
-        f'target triple = "{target.triple}"',
-        f"declare {sums} @{name}({', '.join(order)})",
-        "define void @peak(ptr %data, i64 %iterations) {",
-        "entry:",
-        f"  %x = load volatile {factors}, ptr %data, align 1",
-        f"  %y = load volatile {factors}, ptr %data, align 1",
-        "  br label %loop",
-        "loop:",
-        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
-    ]
-    chains = range(CHAINS)
-    lines += [f"  %a{n} = phi {sums} [ zeroinitializer, %entry ], [ %b{n}, %loop ]" for n in chains]
-    for n in chains:
-        parts = [f"{factors} %x", f"{factors} %y"]
-        parts.insert(0 if accumulates else 2, f"{sums} %a{n}")
-        lines.append(f"  %b{n} = call {sums} @{name}({', '.join(parts)})")
-    lines += [
-        "  %next = add i64 %i, 1",
-        "  %more = icmp ult i64 %next, %iterations",
-        "  br i1 %more, label %loop, label %done",
-        "done:",
-    ]
-    lines += [f"  store volatile {sums} %b{n}, ptr %data, align 1" for n in chains]
-    return "\n".join([*lines, "  ret void", "}"])
+    r = Routine(ir.Module("peak"), "peak", [POINTER, I64])
+    data, iterations = r.arguments
+    order = (sums, factors, factors) if sums_first else (factors, factors, sums)
+    multiply_add = _declared(r, name, sums, order)
+    x, y = (r.load(data, align=1, typ=factors) for _ in range(2))
+    chains = [r.variable(ir.Constant(sums, None)) for _ in range(CHAINS)]
+    with r.moving(iterations):
+        for chain in chains:
+            before = r.load(chain, typ=sums)
+            operands = (before, x, y) if sums_first else (x, y, before)
+            r.store(r.call(multiply_add, operands), chain)
+    total = ir.Constant(sums, None)
+    for chain in chains:
+        after = r.load(chain, typ=sums)
+        total = r.fadd(total, after) if sums.element == FLOAT else r.add(total, after)
+    r.store(total, data, align=1)
+    r.ret_void()
+    return str(r.module)
 
 
-def _tile_code(target: CpuTarget, name: str) -> str:
+def _tile_code(one: MachineInstruction) -> str:
     """The same with sums in tiles; the last two hold the factors."""
-    *sums, a, b = range(AMX.tiles)
-    shapes = ", ".join(f"i8 {byte}" for byte in AMX.shapes([AMX.max_rows] * AMX.tiles))
-    products = [
-        f"  call void @{name}(i8 {sums[n % len(sums)]}, i8 {a}, i8 {b})" for n in range(CHAINS)
-    ]
-    lines = [
-        f'target triple = "{target.triple}"',
-        f"@shapes = internal constant [64 x i8] [{shapes}]",
-        "declare void @llvm.x86.ldtilecfg(ptr)",
-        "declare void @llvm.x86.tilerelease()",
-        f"declare void @{name}(i8, i8, i8)",
-        "define void @peak(ptr %data, i64 %iterations) {",
-        "entry:",
-        "  call void @llvm.x86.ldtilecfg(ptr @shapes)",
-        "  br label %loop",
-        "loop:",
-        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
-        *products,
-        "  %next = add i64 %i, 1",
-        "  %more = icmp ult i64 %next, %iterations",
-        "  br i1 %more, label %loop, label %done",
-        "done:",
-        "  call void @llvm.x86.tilerelease()",
-        "  ret void",
-        "}",
-    ]
-    return "\n".join(lines)
+    unit = one.unit
+    assert unit is not None
+    r = Routine(ir.Module("peak"), "peak", [POINTER, I64])
+    shapes = bytearray(unit.shapes([unit.max_rows] * unit.tiles))
+    held: LlvmValue = ir.GlobalVariable(r.module, ir.ArrayType(I8, len(shapes)), "shapes")
+    held.initializer, held.linkage = ir.Constant(held.value_type, shapes), "internal"
+    multiply_add = _declared(r, one.intrinsic, VOID, [I8] * 3)
+    *sums, a, b = range(unit.tiles)
+    r.call(_declared(r, unit.configure, VOID, [POINTER]), [r.bitcast(held, POINTER)])
+    with r.moving(r.arguments[1]):
+        for chain in range(CHAINS):
+            r.call(multiply_add, [I8(sums[chain % len(sums)]), I8(a), I8(b)])
+    r.call(_declared(r, unit.release, VOID, []), [])
+    r.ret_void()
+    return str(r.module)

@@ -10,11 +10,11 @@ import numpy as np
 
 from ...atomic_write import write_output
 from ...errors import DeviceError
-from ...isa.configuration import Configuration
+from ...isa.configuration import SCRATCHPADS, Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ...isa.memory_model import MemoryModel
-from ...isa.semantics import SCRATCHPADS, Machine
+from ...isa.semantics import Machine
 from ...sim.native_functional import functional_machine
 from ...sim.rtl import RtlCore, RtlRun
 from ...sim.timing import Timer, Timing

@@ -9,10 +9,20 @@ from hypothesis import strategies as st
 
 from tilewright.compiler.accelerator.arena import ScratchpadArena
 from tilewright.compiler.accelerator.regions import RegionRequest, divide_act
-from tilewright.isa.configuration import PRESETS, Configuration, Memory
+from tilewright.compiler.accelerator.scratchpads import Scratchpads, unit_of
+from tilewright.isa.configuration import PRESETS, SCRATCHPADS, Configuration, Memory
 
 CONFIGURATION = PRESETS["8x8"].replace(name="small-banks", act_banks=8, act_depth=16)
 BANK = CONFIGURATION.bank_bytes(Memory.ACT)
+
+
+@pytest.mark.parametrize("machine", PRESETS.values(), ids=list(PRESETS))
+def test_every_scratchpad_but_that_of_sums_has_an_arena_over_all_of_it(machine: Configuration):
+    arenas = Scratchpads.of(machine).arenas
+    assert {*arenas, Memory.ACC} == {*SCRATCHPADS}
+    for memory, arena in arenas.items():
+        unit_bytes = unit_of(memory, machine) * memory.scratchpad.element_bytes
+        assert arena.size * unit_bytes == machine.size_bytes(memory)
 
 
 @st.composite

@@ -9,12 +9,12 @@ from tilewright.errors import DeviceError, ProgramError
 from tilewright.flows.verify.programs.mutants import mutants
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
-from tilewright.isa.configuration import PRESETS
+from tilewright.isa.configuration import PRESETS, SCRATCHPADS
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Halt, Loop, Vector
 from tilewright.isa.legality import has_faults
 from tilewright.isa.memory_model import MemoryModel
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 from tilewright.sim.functional import FunctionalMachine
 from tilewright.sim.rtl import RtlCore
 

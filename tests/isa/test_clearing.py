@@ -6,8 +6,8 @@ import pytest
 from tilewright.flows.verify.programs.random_configurations import verification_configurations
 from tilewright.isa.checker import check
 from tilewright.isa.clearing import clearing_program
-from tilewright.isa.configuration import PRESETS
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.configuration import PRESETS, SCRATCHPADS
+from tilewright.isa.semantics import Machine
 
 MACHINES = {**PRESETS, **verification_configurations()}
 

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.errors import IsaError
 from tilewright.flows.board.faults import NO_FAULTS, FaultRates
 from tilewright.flows.board.server import Port, Server, TcpPort
-from tilewright.isa.configuration import CONTRACT_VERSION, Configuration, Memory
+from tilewright.isa.configuration import CONTRACT_VERSION, SCRATCHPADS, Configuration, Memory
 from tilewright.isa.encoding import decode_program
 from tilewright.isa.link import (
     ANSWER,
@@ -27,7 +27,7 @@ from tilewright.isa.link import (
 )
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.registers import MAGIC, OFFSETS, REGISTER_SPACE_BYTES, Error
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 from tilewright.sim.timing import Timer
 
 START, STOP = 1, 2

@@ -13,7 +13,7 @@ from tilewright.flows.verify.programs.random_configurations import (
 )
 from tilewright.flows.verify.programs.random_instructions import ProgramDrawing
 from tilewright.flows.verify.programs.random_programs import random_program
-from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.configuration import PRESETS, SCRATCHPADS, Memory
 from tilewright.isa.instructions import (
     Combine,
     Gemm,
@@ -26,7 +26,7 @@ from tilewright.isa.instructions import (
     Store,
     Vector,
 )
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 from tilewright.sim.functional import FunctionalMachine, reads_results, runs_overlap
 from tilewright.sim.native import NATIVE_FLAGS
 from tilewright.sim.native_functional import NativeMachine

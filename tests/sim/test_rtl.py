@@ -7,11 +7,11 @@ import pytest
 
 from tilewright.errors import DeviceError
 from tilewright.flows.verify.programs.random_programs import random_program
-from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.configuration import PRESETS, SCRATCHPADS, Memory
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit
 from tilewright.isa.memory_model import MemoryModel
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 from tilewright.sim.hardware_sources import ROOT, hardware_sources
 from tilewright.sim.rtl import RtlCore, build_core
 

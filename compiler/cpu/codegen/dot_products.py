@@ -167,8 +167,15 @@ def _emit(
         words = ir.VectorType(I16, 2 * lanes)
         left = emitter.intrinsic(instruction.pair_sums, words, [left, right])
         right = words([1] * words.count)
-    products = emitter.intrinsic(instruction.intrinsic, sums.type, [left, right])
-    return emitter.builder.add(sums, products)
+    if instruction.intrinsic:
+        products = emitter.intrinsic(instruction.intrinsic, sums.type, [left, right])
+        return emitter.builder.add(sums, products)
+    wide = ir.VectorType(I32, left.type.count)  # LLVM finds the instructions
+    products = emitter.builder.mul(*(emitter.builder.sext(one, wide) for one in (left, right)))
+    for tap in range(instruction.taps):
+        lanes = range(tap, wide.count, instruction.taps)
+        sums = emitter.builder.add(sums, emitter.chosen(products, lanes))
+    return sums
 
 
 def _loaded(emitter: Emitter, operand: Operand, element: LlvmType, kind: LlvmType) -> LlvmValue:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from llvmlite import ir
 
-from ..instructions import Scaling, TableLookup
+from ..instructions import Intrinsic, TableLookup
 
 LlvmValue = Any
 LlvmType = Any
@@ -58,7 +58,7 @@ class CodeTarget(Protocol):
         ...
 
     @property
-    def scaling(self) -> Scaling | None:
+    def scaling(self) -> Intrinsic | None:
         """The instruction for powers of 2 beyond the range of float32."""
         ...
 
@@ -246,17 +246,17 @@ class Emitter:
             return make(*values)
         half = lanes // 2
         first, second = (
-            self.by_register(make, *(self._part(value, start, half) for value in values))
-            for start in (0, half)
+            self.by_register(make, *(self.chosen(value, part) for value in values))
+            for part in (range(half), range(half, lanes))
         )
         order = ir.Constant(ir.VectorType(I32, lanes), [I32(lane) for lane in range(lanes)])
         return self.builder.shuffle_vector(first, second, order)
 
-    def _part(self, value: LlvmValue, start: int, lanes: int) -> LlvmValue:
-        order = [I32(lane) for lane in range(start, start + lanes)]
+    def chosen(self, value: LlvmValue, lanes: Sequence[int]) -> LlvmValue:
+        """Some lanes of a vector."""
+        order = ir.Constant(ir.VectorType(I32, len(lanes)), [I32(lane) for lane in lanes])
         undefined = ir.Constant(value.type, ir.Undefined)
-        kind = ir.VectorType(I32, lanes)
-        return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, order))
+        return self.builder.shuffle_vector(value, undefined, order)
 
     def looked_up(self, table: LlvmValue, places: LlvmValue) -> LlvmValue:
         """Bytes at 64 places of a table of 256, each half by one instruction.

@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 
 from ....isa.expressions import Op
-from ..instructions import Scaling
+from ..instructions import Intrinsic
 from .emitter import DOUBLE, FLOAT, I32, I64, Emitter, LlvmValue
 
 _MAGIC = 12582912.0
@@ -267,10 +267,10 @@ def polynomial(e: Emitter, x: LlvmValue, coefficients: tuple[float, ...]) -> Llv
     return value
 
 
-def _scaled(e: Emitter, scaling: Scaling, value: LlvmValue, power: LlvmValue) -> LlvmValue:
+def _scaled(e: Emitter, scaling: Intrinsic, value: LlvmValue, power: LlvmValue) -> LlvmValue:
     """`value * 2**power`, `power` a whole number, in one instruction."""
     more = [ir.IntType(bits)(number) for bits, number in scaling.operands]
-    return e.intrinsic(scaling.intrinsic, value.type, [value, power, value, *more])
+    return e.intrinsic(scaling.name, value.type, [value, power, value, *more])
 
 
 def _power_of_two(e: Emitter, exponent: LlvmValue, more: int = 0) -> LlvmValue:

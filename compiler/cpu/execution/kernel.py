@@ -329,7 +329,7 @@ def load_kernel(
                 f"the header of a kernel: `{name}`: expected {_shortened(expected)}, got "
                 f"{_shortened(got)}; compile it again"
             )
-    check_object(code, ENTRY)
+    check_object(code, ENTRY, target.properties.architecture)
     return CompiledKernel(description, target, code, frame, threads)
 
 

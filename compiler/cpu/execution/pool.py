@@ -109,5 +109,5 @@ def _pool(threads: int) -> ThreadPool:
 @cache
 def _library() -> LoadedCode:
     target = host()
-    code = assemble(pool_code(target.properties.pause), target, "thread pool")
+    code = assemble(pool_code(target.properties.architecture), target, "thread pool")
     return LoadedCode(code, "run", "worker", "close")

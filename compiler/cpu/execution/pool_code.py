@@ -8,6 +8,7 @@ for threads that are awake.
 from llvmlite import ir
 
 from ..codegen.emitter import I32, I64, POINTER, LlvmType, LlvmValue
+from ..instructions import Architecture, Intrinsic
 from .routine import VOID, Routine
 
 SPINS = 8000
@@ -47,21 +48,18 @@ SHARE_BYTES = 64
 """Bytes of a thread's share of a loop: its next iteration, and its end."""
 
 
-_FUTEX, _WAIT, _WAKE, _ALL = 202, 128, 129, (1 << 31) - 1
-"""Linux's number of the system call on x86-64, its private operations, and the most threads."""
+_WAIT, _WAKE, _ALL = 128, 129, (1 << 31) - 1
+"""Linux's private operations on futexes, and the maximum number of threads."""
 
 _BODY: LlvmType = ir.FunctionType(VOID, [POINTER, I64, I64])
 """Type of a loop's body: context, first iteration, end."""
 
 
-def pool_code(pause: str) -> str:
-    """A module of `run(state, body, context, extent)`, `worker(state, thread)`, `close(state)`.
-
-    `pause` is the intrinsic for a thread that spins.
-    """
+def pool_code(architecture: Architecture) -> str:
+    """A module of `run(state, body, context, extent)`, `worker(state, thread)`, `close(state)`."""
     module = ir.Module("pool")
-    futex = _futex(module)
-    wait, wake = _await(module, futex, pause), _wake(module, futex)
+    futex = _futex(module, architecture.futex)
+    wait, wake = _await(module, futex, architecture.pause), _wake(module, futex)
     work = _work(module)
     _run(module, wait, wake, work)
     _worker(module, wait, wake, work)
@@ -77,19 +75,21 @@ def _field(r: Routine, state: LlvmValue, name: str) -> LlvmValue:
     return r.at(state, FIELDS[name])
 
 
-def _futex(module: ir.Module) -> LlvmValue:
+def _futex(module: ir.Module, number: int) -> LlvmValue:
     """`futex(word, operation, value)`."""
     system = ir.Function(module, ir.FunctionType(I64, [I64], var_arg=True), "syscall")
     r = Routine(module, "futex", [POINTER, I64, I64], internal=True)
     null = ir.Constant(POINTER, None)
-    r.call(system, [I64(_FUTEX), *r.arguments, null, null, I64(0)])
+    r.call(system, [I64(number), *r.arguments, null, null, I64(0)])
     r.ret_void()
     return r.function
 
 
-def _await(module: ir.Module, futex: LlvmValue, pause: str) -> LlvmValue:
+def _await(module: ir.Module, futex: LlvmValue, pause: Intrinsic) -> LlvmValue:
     """`await(word, was, patience, sleepers)`: the value of a word once it differs from `was`."""
-    spin = ir.Function(module, ir.FunctionType(VOID, []), pause)
+    operands = [ir.IntType(bits)(number) for bits, number in pause.operands]
+    kinds = [operand.type for operand in operands]
+    spin = ir.Function(module, ir.FunctionType(VOID, kinds), pause.name)
     r = Routine(module, "await", [POINTER, I32, I32, POINTER], I32, internal=True)
     word, was, patience, sleepers = r.arguments
     looks = r.variable(I32(0))
@@ -100,7 +100,7 @@ def _await(module: ir.Module, futex: LlvmValue, pause: str) -> LlvmValue:
         looked = r.load(looks, typ=I32)
         with r.if_else(r.icmp_unsigned("<", looked, patience)) as (patient, asleep):
             with patient:
-                r.call(spin, [])
+                r.call(spin, operands)
                 r.store(r.add(looked, I32(1)), looks)
             with asleep:
                 r.change("add", sleepers, I32(1))

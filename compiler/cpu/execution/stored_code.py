@@ -13,15 +13,13 @@ from typing import Any
 
 from ....errors import CompileError
 from ....signing import is_signed, sign
+from ..instructions import Architecture
 
 MAGIC = b"tilewright-cpu-kernel-4\n"
 """First bytes of stored kernels; the number changes with the format of the header."""
 
 KNOWN_EXTERNAL = ("memcpy", "memmove", "memset")
 """Functions of the C library that LLVM calls on its own."""
-
-RELOCATIONS = {1: 8, 2: 4, 4: 4, 10: 4, 11: 4, 24: 8}
-"""Relocation types of x86-64 that LLVM emits for kernels, and the bytes that each changes."""
 
 FILE_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -31,8 +29,8 @@ IDENTITY = b"\x7fELF\x02\x01\x01"
 """A 64-bit little-endian ELF file."""
 SYMBOLS, STRINGS, WITH_ADDENDS, EMPTY = 2, 3, 4, 8
 """Types of the sections that the loader interprets: symbols, their names, relocations, zeros."""
-PLAIN = (0, 1, 7, 0x70000001)
-"""Other section types of kernels: none, bytes, notes, and tables for unwinding."""
+PLAIN = (0, 1, 7)
+"""Other section types of kernels: none, bytes, and notes; an architecture may have its own."""
 EXECUTABLE = 4
 """The section flag of machine code."""
 RESERVED = 0xFF00
@@ -72,7 +70,7 @@ def unseal(data: bytes) -> tuple[dict[str, Any], bytes, bool]:
     return header, code, is_signed(rest, mark.decode(errors="replace"))
 
 
-def check_object(code: bytes, entry: str) -> None:
+def check_object(code: bytes, entry: str, architecture: Architecture) -> None:
     """Reject an object file that the linker cannot place, or that lacks its function.
 
     Raises
@@ -81,26 +79,27 @@ def check_object(code: bytes, entry: str) -> None:
         When there is a fault; the message names the first one.
     """
     try:
-        fault = next(_faults(code, entry), None)
+        fault = next(_faults(code, entry, architecture), None)
     except (struct.error, IndexError):
         fault = "a table that ends too early"
     if fault is not None:
         raise CompileError(f"the object file of a kernel has {fault}; compile it again")
 
 
-def _faults(code: bytes, entry: str) -> Iterator[str]:
+def _faults(code: bytes, entry: str, architecture: Architecture) -> Iterator[str]:
     """Yield every fault of an object file as text."""
     header = FILE_HEADER.unpack_from(code)
     identity, kind, machine, _, _, _, table, _, _, _, _, size, count, names = header
-    if not identity.startswith(IDENTITY) or (kind, machine) != (1, 62):
-        yield "another format than an ELF object file for x86-64"
+    if not identity.startswith(IDENTITY) or (kind, machine) != (1, architecture.machine):
+        yield f"another format than an ELF object file for {architecture.name}"
         return
     if size != SECTION.size or table % 8 or table + count * size > len(code) or names >= count:
         yield "sections outside the file"
         return
     sections = [SECTION.unpack_from(code, table + index * size) for index in range(count)]
     memory = 0
-    if any(one[1] not in (SYMBOLS, STRINGS, WITH_ADDENDS, EMPTY, *PLAIN) for one in sections):
+    known = (SYMBOLS, STRINGS, WITH_ADDENDS, EMPTY, *PLAIN, *architecture.sections)
+    if any(section[1] not in known for section in sections):
         yield "a section of an unknown type"
         return
     for _, what, _, _, offset, length, _, _, alignment, _ in sections:
@@ -142,10 +141,14 @@ def _faults(code: bytes, entry: str) -> Iterator[str]:
     if not found:
         yield f"no function `{entry}`"
     for section in sections:
-        yield from _relocation_faults(code, section, sections, len(symbols))
+        yield from _relocation_faults(
+            code, section, sections, len(symbols), architecture.relocations
+        )
 
 
-def _relocation_faults(code: bytes, section: tuple, sections: list, symbols: int) -> Iterator[str]:
+def _relocation_faults(
+    code: bytes, section: tuple, sections: list, symbols: int, known: Mapping[int, int]
+) -> Iterator[str]:
     """Yield every fault of a section of relocations as text."""
     if section[1] != WITH_ADDENDS:
         return
@@ -155,9 +158,9 @@ def _relocation_faults(code: bytes, section: tuple, sections: list, symbols: int
     size = sections[section[7]][5]
     for at in _entries(section, RELOCATION.size):
         place, what, _ = RELOCATION.unpack_from(code, at)
-        if what & 0xFFFFFFFF not in RELOCATIONS or what >> 32 >= symbols:
+        if what & 0xFFFFFFFF not in known or what >> 32 >= symbols:
             yield "an unknown relocation"
-        elif place + RELOCATIONS[what & 0xFFFFFFFF] > size:
+        elif place + known[what & 0xFFFFFFFF] > size:
             yield "a relocation outside its section"
 
 

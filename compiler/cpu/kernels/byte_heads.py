@@ -17,6 +17,7 @@ from .description import KernelSchedule, Planner, even_blocks
 from .product import narrowed
 from .tiles import (
     MatrixTile,
+    Multiplication,
     panel_of,
     pick_multiplication,
     pick_panel,
@@ -115,7 +116,7 @@ class ByteHeadPlanner(Planner):
         za, zb = p.zero_points
         constant = p.inner * za * zb + zb * shift * self.inner
         if za + shift:
-            number = "int16" if self.way.words else "uint8"
+            number = Multiplication.of(p.dtype, self.target).operand
             constants["ones"] = np.ones(taps, number)
             ones = te.tensor("ones", number, (taps,))
             total = total + self._column_sums(ones, packed)[n, h, c]

@@ -48,6 +48,10 @@ UNROLLED = (4, 2)
 """Steps of a reduction between two branches, the most first; they must divide it."""
 
 
+READ_AS = {"int8": ("int8", "uint8", "int16"), "uint8": ("uint8", "int16"), "int16": ("int16",)}
+"""Types as which dot products take activations, by their own type, the fastest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Multiplication:
     """The products and sums of a target: of float32 numbers, or of bytes by its instructions.
@@ -61,14 +65,14 @@ class Multiplication:
     shift
         Number added to signed bytes if the dot product takes only unsigned ones; the bias subtracts
         its part of the sums.
-    words
-        Whether activations are widened to int16, once for all products.
+    operand
+        Type of the activations as they are multiplied; they are changed once for all products.
     """
 
     instruction: MachineInstruction | None
     taps: int
     shift: int
-    words: bool
+    operand: str
 
     @staticmethod
     def of(
@@ -88,20 +92,19 @@ class Multiplication:
         """
         rows, runs, run = sizes
         if dtype == "float32":
-            return Multiplication(None, 1, 0, False)
+            return Multiplication(None, 1, 0, dtype)
         instructions = target.processor.instructions
-        operands = dtype, "int8"
         if rows >= MIN_ROWS and runs * run >= MIN_DEPTH and run >= MIN_RUN:
             for one in instructions:
-                if one.unit and operands in one.pairs:
-                    return Multiplication(one, one.taps, 0, False)
-        wide = next(one for one in instructions if one.element == "int16")
-        instruction = (small_pairs and target.saturating) or instructions[0]
-        if dtype == "int16":
-            instruction = wide
-        words = instruction.element == "int16"
-        direct = words or dtype == "uint8"
-        return Multiplication(instruction, instruction.taps, 0 if direct else 128, words)
+                if one.unit and (dtype, "int8") in one.pairs:
+                    return Multiplication(one, one.taps, 0, dtype)
+        fast = (target.saturating,) if small_pairs and target.saturating else ()
+        return next(
+            Multiplication(one, one.taps, 128 if (dtype, read) == ("int8", "uint8") else 0, read)
+            for one in (*fast, *instructions)
+            for read in READ_AS[dtype]
+            if not one.unit and (read, "int8") in one.pairs
+        )
 
     def processor(self, target: CpuTarget) -> Processor:
         """The target's processor, with the instruction that may saturate if it is the one used."""
@@ -131,6 +134,11 @@ class Multiplication:
         return self.taps * self.instruction.groups if self.instruction else 1
 
     @property
+    def words(self) -> bool:
+        """Whether it multiplies int16."""
+        return self.operand == "int16"
+
+    @property
     def moves(self) -> bool:
         """Whether bytes are changed before they are multiplied."""
         return bool(self.shift) or self.words
@@ -139,9 +147,8 @@ class Multiplication:
         self, name: str, axes: tuple[te.Index, ...], element: te.TensorExpression, dtype: str
     ) -> te.DeclaredTensor:
         """A stage of elements of a type as they are multiplied."""
-        if self.shift:
-            return te.compute(name, "uint8", axes, element + self.shift)
-        return te.compute(name, "int16" if self.words else dtype, axes, element)
+        read = self.operand if self.moves else dtype
+        return te.compute(name, read, axes, element + self.shift if self.shift else element)
 
 
 def pick_multiplication(

@@ -298,6 +298,7 @@ def _open_measurer(
     arguments: argparse.Namespace, graph: "Graph", records: "KernelRecords"
 ) -> "tuple[TrialMeasurer, TuningMachine]":
     """Return what judges candidates, and the machine on which it does."""
+    from ....compiler.cpu.target import architectures
     from ....compiler.host import host_target
     from ...execution.recorded_choices import usable_threads
     from ...tuning.machines import CpuMachine
@@ -315,7 +316,7 @@ def _open_measurer(
     if target is None:
         raise UsageError(
             "`tune`: this processor has no kernels in machine code, so there is nothing to tune; "
-            "run it on x86-64"
+            f"run it on {architectures()}"
         )
     return ProcessMeasurer(), CpuMachine(target, arguments.threads or usable_threads())
 

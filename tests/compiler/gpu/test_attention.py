@@ -312,6 +312,22 @@ def test_only_what_the_kernel_computes_is_fused():
     assert not attentions(chain(v=(2, 16, 300)))  # large heads
 
 
+def test_queries_may_come_from_a_product_that_follows_the_keys():
+    nodes = [
+        helper.make_node("Transpose", ["k"], ["keys"], perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["x", "w"], ["rows"]),
+        helper.make_node("Reshape", ["rows", "heads"], ["q"]),
+        helper.make_node("MatMul", ["q", "keys"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["p"], axis=-1),
+        helper.make_node("MatMul", ["p", "v"], ["y"]),
+    ]
+    shapes = {"k": [2, 16, 8], "x": [32, 24], "w": [24, 8], "v": [2, 16, 8]}
+    given = [value(name, np.float32, shape) for name, shape in shapes.items()]
+    proto = model(nodes, given, ["y"], {"heads": [2, 16, 8]})
+    (found,) = attentions(tilewright.import_model(proto.SerializeToString()))
+    assert found.scores.transposed
+
+
 CAPPED = {"GroupQueryAttention, cap", "ONNX Attention, rows"}
 """Scores pass a tanh on their way, which the kernel does not have."""
 

@@ -1,6 +1,7 @@
 """The CPU kernel benchmark: tables mark slower kernels; means; the peak rate."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from tilewright.compiler.cpu import LEVELS, Array, RowSoftmax, generic, host
 from tilewright.errors import ToolError
+from tilewright.flows.bench import cpu_peak
 from tilewright.flows.bench.cpu_kernels import (
     PAGE_BYTES,
     KernelCase,
@@ -20,6 +22,7 @@ from tilewright.flows.bench.cpu_kernels import (
 from tilewright.flows.bench.cpu_peak import peak_rates
 from tilewright.flows.bench.onnxruntime_peer import peer_session
 
+from ...compiler.cpu.assembly import assembly_of
 from ...compiler.onnx_models import model, node, value
 
 
@@ -64,6 +67,14 @@ def test_the_peak_is_known_by_element_type() -> None:
     assert {"float32", "int8"} >= set(rates)
     assert all(rate > 0 for rate in rates.values())
     assert peak_rates(host("sse2")) == {}
+
+
+def test_the_peak_on_tiles_is_that_of_the_table_s_instruction() -> None:
+    target = generic("amx")
+    product = next(one for one in target.properties.instructions if one.unit)
+    code = assembly_of(cpu_peak._integer_code(product, target.lanes), target)
+    found = re.findall(r"^\t(ldtilecfg|tdp\w+|tilerelease)\b", code, re.MULTILINE)
+    assert found == ["ldtilecfg", *["tdpbusd"] * cpu_peak.CHAINS, "tilerelease"]
 
 
 @pytest.mark.parametrize("level", LEVELS)

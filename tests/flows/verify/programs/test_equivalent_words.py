@@ -9,10 +9,10 @@ from tilewright.flows.verify.programs.random_configurations import (
     verification_configurations,
 )
 from tilewright.flows.verify.programs.random_programs import random_program
-from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.configuration import PRESETS, SCRATCHPADS, Memory
 from tilewright.isa.encoding import decode_program, encode_program
 from tilewright.isa.memory_model import MemoryModel
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 from tilewright.sim.rtl import RtlCore
 
 NAMED = verification_configurations()

@@ -14,10 +14,10 @@ from tilewright.flows.verify.programs.random_configurations import verification_
 from tilewright.flows.verify.programs.random_programs import PROFILES, profile_of, random_program
 from tilewright.isa.assembly import format_program, parse_program
 from tilewright.isa.checker import check
-from tilewright.isa.configuration import DEFAULT, PRESETS, Configuration, Memory
+from tilewright.isa.configuration import DEFAULT, PRESETS, SCRATCHPADS, Configuration, Memory
 from tilewright.isa.encoding import decode_program, encode_program
 from tilewright.isa.instructions import FAMILIES, Gemm, Instruction, Load, Store, Vector
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 
 VARIANTS = {
     **PRESETS,

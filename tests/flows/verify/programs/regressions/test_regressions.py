@@ -13,9 +13,9 @@ import pytest
 from tilewright.flows.verify.programs.adversary import execute_adversarially, first_difference
 from tilewright.flows.verify.programs.cases import ProgramCase, format_case, parse_case
 from tilewright.isa.checker import check
-from tilewright.isa.configuration import Memory
+from tilewright.isa.configuration import SCRATCHPADS, Memory
 from tilewright.isa.memory_model import MemoryModel
-from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.isa.semantics import Machine
 from tilewright.runtime.devices import open_device
 
 FILES = sorted(Path(__file__).parent.glob("*.tw"))
