@@ -61,6 +61,44 @@ def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:
     np.testing.assert_allclose(got, convolved(layer, arrays), atol=5e-5)
 
 
+BANDS = {
+    "one band": ((1, 16, 17, 32), (7, 7), (1, 1)),
+    "bands and tails": ((1, 41, 100, 20), (9, 9), (1, 1)),
+    "strides": ((2, 23, 20, 40), (15, 14), (2, 2)),
+    "more window than image": ((1, 7, 7, 48), (13, 9), (1, 1)),
+}
+
+
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
+@pytest.mark.parametrize("name", BANDS)
+def test_copied_bands_do_not_change_a_bit(name: str, level: str) -> None:
+    (batch, *image, channels), kernel, strides = BANDS[name]
+    down, across = (size // 2 for size in kernel)
+    layer = Convolution(
+        *(batch, *image, channels, channels, kernel, strides, (down, across, down, across)),
+        groups=channels,
+    )
+    arrays = operands_of(layer)
+    copied, read = (
+        compile_kernel(layer.with_choice((("copied", way),)), target_at(level), threads=2)
+        for way in (1, 0)
+    )
+    got = copied(*arrays.values())
+    np.testing.assert_array_equal(got, read(*arrays.values()))
+    np.testing.assert_allclose(got, convolved(layer, arrays), atol=2e-4)
+
+
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
+@pytest.mark.parametrize("narrow", [False, True])
+def test_copied_bands_of_bytes_are_exact(narrow: bool, level: str) -> None:
+    numbers = Bytes("uint8", 5, Requantisation("uint8", 2))
+    layer = with_bytes(depthwise("tails", (9, 7), (4, 3, 4, 3), narrow=narrow), numbers)
+    layer = layer.with_choice((("copied", 1),))
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
+    np.testing.assert_array_equal(got, requantised(layer, arrays, numbers.rounding))
+
+
 def test_a_window_larger_than_its_image_is_refused() -> None:
     with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
         Convolution(1, 3, 3, 4, 4, (5, 5), groups=4)

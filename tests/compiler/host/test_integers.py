@@ -197,7 +197,7 @@ def test_a_constant_is_added_in_machine_code(place: int, level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("low", [False, True])
 @pytest.mark.parametrize(
-    "multiplier, zero_point", [(1, -128), (255, 0), (16384, 3), (32767, -128), (32767, 127)]
+    ("multiplier", "zero_point"), [(1, -128), (255, 0), (16384, 3), (32767, -128), (32767, 127)]
 )
 def test_states_have_the_bits_of_the_definition(multiplier, zero_point, low, level) -> None:
     """152 of them in NumPy took nearly all of the time of GTCRN in bytes."""
