@@ -1,8 +1,8 @@
 """Convolution in groups of channels, each a direct convolution of its own.
 
 Groups with fewer output channels than a vector has lanes are joined, with zero weights between
-them, where that fills lanes. Each tile of pixels by a panel of a group's channels stays in registers
-over the reduction, as in `direct_convolution`.
+them, where that fills lanes. Each tile of pixels by a panel of a group's channels stays in
+registers over the reduction, as in `direct_convolution`.
 """
 
 from typing import TYPE_CHECKING
