@@ -205,8 +205,9 @@ def test_large_windows_over_wide_pixels_read_copied_bands(
     level: str, size: int, channels: int, window: int, copied: int
 ) -> None:
     """At 768 channels, one band made a layer 1.8 times as fast, and four times with 9x9."""
-    pads = (window // 2,) * 4
-    layer = Convolution(1, size, size, channels, channels, (window, window), (1, 1), pads)
+    pad = window // 2
+    extents, kernel = (1, size, size, channels, channels), (window, window)
+    layer = Convolution(*extents, kernel=kernel, pads=(pad, pad, pad, pad))
     assert defaults(replace(layer, groups=channels), level)["copied"] == copied
 
 

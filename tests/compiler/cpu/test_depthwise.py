@@ -76,11 +76,14 @@ BANDS = {
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("name", BANDS)
 def test_copied_bands_do_not_change_a_bit(name: str, level: str) -> None:
-    (batch, *image, channels), kernel, strides = BANDS[name]
+    shape, kernel, strides = BANDS[name]
     down, across = (size // 2 for size in kernel)
     layer = Convolution(
-        *(batch, *image, channels, channels, kernel, strides, (down, across, down, across)),
-        groups=channels,
+        *(*shape, shape[-1]),
+        kernel=kernel,
+        strides=strides,
+        pads=(down, across, down, across),
+        groups=shape[-1],
     )
     arrays = operands_of(layer)
     copied, read = (
