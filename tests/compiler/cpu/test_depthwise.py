@@ -121,7 +121,7 @@ def placed(image: np.ndarray, *, alone: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 def test_rows_above_an_image_are_not_read(level: str) -> None:
-    """A masked load from an unmapped page does not fault, but takes microseconds.
+    """A masked load from an unmapped page does not fault, but takes about 0.2 us.
 
     The layers with dilated windows of LR-ASPP took ten times as long as elsewhere in memory.
     """
