@@ -26,6 +26,7 @@ from .formulas import (
     TYPES,
     NoFormulaError,
     add,
+    blend,
     cast,
     dequantize,
     multiply,
@@ -253,6 +254,8 @@ def _formula(
         return ("select", *parts), True
     if isinstance(operator, ops.QAdd):
         return add(operator, *parts), True
+    if isinstance(operator, ops.QBlend):
+        return blend(operator, *parts), True
     if isinstance(operator, ops.QMul):
         return multiply(operator, *parts), True
     if isinstance(operator, ops.Shift):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...isa.meanings.cells import GATE_ONE, GATE_ZERO_POINT, HIGH_UNIT
 from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN
 from ..formulas import APPROXIMATED, Formula, is_number, operations_in, real_numbers, substituted
 from ..graph import operators as ops
@@ -168,11 +169,30 @@ def multiply(operator: ops.QMul, a: Formula, b: Formula) -> Formula:
     return _requantised(operator, ("real", ("mul", first, second)), largest)
 
 
+def blend(operator: ops.QBlend, *state: Formula) -> Formula:
+    """Return `QBlend`; its totals and what the high byte leaves of them stay below 2**24."""
+    high, low, gate, increment = state
+    unit = HIGH_UNIT * GATE_ONE
+    kept = ("mul", ("add", ("mul", high, HIGH_UNIT), low), ("sub", gate, GATE_ZERO_POINT))
+    added = ("mul", ("sub", increment, operator.zero_point), operator.multiplier)
+    total = ("add", kept, added)
+    digit = _byte(("real", total), 1 / unit)
+    if not operator.low:
+        return digit
+    return _byte(("real", ("sub", total, ("mul", digit, unit))), 1 / GATE_ONE)
+
+
 def _requantised(operator: ops.QAdd | ops.QMul, total: Formula, largest: int) -> Formula:
-    if not is_plain(largest, scale := number(operator.scale)):
+    if not is_plain(largest, operator.scale):
         raise NoFormulaError
-    near = ("rounded", ("mul", total, scale))
-    return ("min", ("max", ("add", near, operator.zero_point_y), operator.low), operator.high)
+    return _byte(total, operator.scale, operator.zero_point_y, operator.low, operator.high)
+
+
+def _byte(
+    total: Formula, scale: float, zero_point: int = 0, low: int = INT8_MIN, high: int = INT8_MAX
+) -> Formula:
+    near = ("rounded", ("mul", total, number(scale)))
+    return ("min", ("max", ("add", near, zero_point), low), high)
 
 
 def shift(x: Formula, dtype: str) -> Formula:
@@ -183,6 +203,6 @@ def shift(x: Formula, dtype: str) -> Formula:
 ELEMENTWISE: tuple[type[Operator], ...] = (
     *(ops.Pointwise, ops.Cast, Where),
     *(ops.Quantize, ops.GeneralQuantize, ops.Dequantize, ops.GeneralDequantize, ops.Shift),
-    *(ops.QAdd, ops.QMul),
+    *(ops.QAdd, ops.QBlend, ops.QMul),
 )
 """Operators that may be part of a chain."""

@@ -1,6 +1,6 @@
 """Emit loads and stores of elements and whole vectors."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -152,7 +152,8 @@ class MemoryAccess:
             inside = all(0 <= i < size for i, size in zip(place, area.values.shape, strict=True))
             number = area.values[place].item() if inside else area.tensor.pad
             return number_of(TYPES[area.tensor.dtype], number)
-        outside = self.outside(area, index, env)
+        limits = self.limits(area, index, env)
+        outside = all_of(self.emitter, [*limits.values()]) if limits else None
         offset, step = self.place(area, index, env)
         lanes = Lanes(area, offset, step, env)
         if step == 1 and (mask is not None or outside is not None):
@@ -171,7 +172,10 @@ class MemoryAccess:
         if rows and step > 1 and self._has_rows(lanes, rows):
             return self._column(lanes, rows)
         bits = all_of(self.emitter, [part for part in (mask, outside) if part is not None])
-        return self._gather(lanes, self.emitter.splat(bits, env.lanes))
+        bits = self.emitter.splat(bits, env.lanes)
+        if step != 1:
+            return self._gather(lanes, bits)
+        return self._masked(area, self._near(area, index, env, limits), bits)
 
     def write(
         self,
@@ -215,18 +219,49 @@ class MemoryAccess:
         name = f"llvm.masked.scatter.{suffix(value.type)}.v{env.lanes}p0"
         emitter.intrinsic(name, ir.VoidType(), [value, pointers, I32(size), bits])
 
-    def outside(
+    def limits(
         self, area: CodeBuffer, index: Sequence[Affine], env: Environment
-    ) -> LlvmValue | None:
-        """Mask of the elements that exist; None if all do."""
-        bits = []
-        for affine, (low, high) in zip(index, area.domain, strict=True):
+    ) -> dict[int, LlvmValue]:
+        """Masks of the elements that exist, for the dimensions in which some may not."""
+        bits = {}
+        for dimension, (affine, (low, high)) in enumerate(zip(index, area.domain, strict=True)):
             if env.inside(affine, low, high) is not True:
                 least, largest = env.interval(affine)
                 below = low if least < low else None
                 above = high if largest >= high else None
-                bits.append(self.condition(affine, below, above, env))
-        return all_of(self.emitter, bits) if bits else None
+                bits[dimension] = self.condition(affine, below, above, env)
+        return bits
+
+    def _near(
+        self,
+        area: CodeBuffer,
+        index: Sequence[Affine],
+        env: Environment,
+        limits: Mapping[int, LlvmValue],
+    ) -> LlvmValue:
+        """The address of elements that a masked load may read, in or near the buffer.
+
+        A masked load from an unmapped page does not fault, but takes about 0.2 us. So a row that
+        does not exist is replaced by the one in the middle; elements beside a row stay.
+        """
+        offset, _ = self.place(area, index, env)
+        row = min(limits, default=None)
+        alone = len(limits) == 1 and any(size > 1 for size in area.layout.shape[: row or 0])
+        if row is None or alone or isinstance(limits[row].type, ir.VectorType):
+            return self.address(area, offset)
+        middle = (*index[:row], Affine((), sum(area.domain[row]) // 2), *index[row + 1 :])
+        rest, _ = self.place(area, middle, env)
+        apart = total(offset, scaled(rest, -1))
+        builder = self.emitter.builder
+
+        def start() -> LlvmValue:
+            return builder.select(limits[row], self.number(apart), I64(0))
+
+        where = self.once(("row", area.tensor.name, apart), start)
+        element = TYPES[area.tensor.dtype]
+        pointer = builder.gep(self.address(area, rest), [where], source_etype=element)
+        pointer.type = POINTER
+        return pointer
 
     def _load(self, area: CodeBuffer, offset: Affine, lanes: int) -> LlvmValue:
         element = TYPES[area.tensor.dtype]
@@ -283,18 +318,18 @@ class MemoryAccess:
         return pointer
 
     def _gather(self, wanted: Lanes, bits: LlvmValue | None) -> LlvmValue:
-        """Load strided or masked elements; the pad where the mask is clear."""
-        area, offset, step, env = wanted
-        emitter, size = self.emitter, bytes_of(area)
-        kind = ir.VectorType(TYPES[area.tensor.dtype], env.lanes)
+        """Load strided elements; the pad where the mask is clear."""
+        area, _, _, env = wanted
         if bits is None:
             bits = number_of(ir.VectorType(BIT, env.lanes), 1)
-        rest = number_of(kind, area.tensor.pad)
-        if step == 1:
-            name = f"llvm.masked.load.{suffix(kind)}.p0"
-            pointer = self.address(area, offset)
-            return emitter.intrinsic(name, kind, [pointer, I32(size), bits, rest])
+        rest = number_of(ir.VectorType(TYPES[area.tensor.dtype], env.lanes), area.tensor.pad)
         return self._gathered(area, self._pointers(wanted), bits, rest)
+
+    def _masked(self, area: CodeBuffer, pointer: LlvmValue, bits: LlvmValue) -> LlvmValue:
+        """Load elements that lie side by side; the pad where the mask is clear."""
+        kind = ir.VectorType(TYPES[area.tensor.dtype], lanes_of(bits))
+        arguments = [pointer, I32(bytes_of(area)), bits, number_of(kind, area.tensor.pad)]
+        return self.emitter.intrinsic(f"llvm.masked.load.{suffix(kind)}.p0", kind, arguments)
 
     def _gathered(
         self, area: CodeBuffer, pointers: LlvmValue, bits: LlvmValue, rest: LlvmValue

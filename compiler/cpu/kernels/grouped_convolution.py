@@ -1,8 +1,8 @@
 """Convolution in groups of channels, each a direct convolution of its own.
 
 Groups with fewer output channels than a vector has lanes are joined, with zero weights between
-them, until they fill one. Each tile of pixels by a panel of a group's channels stays in registers
-over the reduction, as in `direct_convolution`.
+them, where that fills lanes. Each tile of pixels by a panel of a group's channels stays in
+registers over the reduction, as in `direct_convolution`.
 """
 
 from typing import TYPE_CHECKING
@@ -26,11 +26,18 @@ class GroupedPlanner(PanelPlanner):
     """The declaration and schedule of one grouped convolution for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget, choices: Choices) -> None:
-        self.conv, part = conv, conv.channels_out // conv.groups
-        fitting = [n for n in range(1, conv.groups + 1) if conv.groups % n == 0]
-        self.joined = next((n for n in fitting if n * part >= target.lanes), conv.groups)
-        self.groups = conv.groups // self.joined
+        self.conv, part, given = conv, conv.channels_out // conv.groups, conv.weights[2]
         way = Multiplication.of(conv.dtype, target, conv.small_pairs)
+
+        def products(joined: int) -> int:
+            """Vectors that are multiplied for `conv.groups` groups, in a tap of a pixel."""
+            depth = round_up(joined * given, way.taps)
+            return depth * -(-joined * part // target.lanes) * (conv.groups // joined)
+
+        fitting = [n for n in range(conv.groups, 0, -1) if conv.groups % n == 0]
+        self.joined = min(fitting, key=products)
+        """Groups in one product, the most of those that take equally many instructions."""
+        self.groups = conv.groups // self.joined
         super().__init__(conv, target, way, conv.channels_out // self.groups, choices)
         self.is_wide = self.columns < target.lanes
         self.depth = round_up(conv.channels_in // self.groups, way.taps)

@@ -11,9 +11,11 @@ from tilewright.compiler.cpu import (
     Convolution,
     Requantisation,
     compile_kernel,
+    generic,
     has_small_pairs,
     real_epilogue,
 )
+from tilewright.compiler.cpu.kernels.grouped_convolution import GroupedPlanner
 from tilewright.errors import CompileError
 
 from ...processor import VECTOR_LEVELS, target_at
@@ -29,6 +31,7 @@ SHAPES = {
     "groups that fill vectors": grouped(1, 9, 10, 32, 64, groups=2),
     "joined groups": grouped(2, 7, 9, 32, 32, groups=8, strides=(2, 1)),
     "few channels in all": grouped(1, 6, 8, 6, 4, groups=2, pads=(0, 1, 2, 0)),
+    "groups that no number joins well": grouped(1, 6, 7, 40, 40, groups=5),
     "more channels out than in": grouped(1, 8, 8, 12, 36, groups=12, dilations=(1, 2)),
 }
 
@@ -119,3 +122,21 @@ def test_groups_divide_the_channels() -> None:
 def test_a_window_larger_than_its_image_is_refused() -> None:
     with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
         Convolution(1, 3, 3, 4, 4, (5, 5), groups=2)
+
+
+@pytest.mark.parametrize(
+    ("level", "channels", "groups", "joined"),
+    [
+        ("avx512vnni", 104, 13, 1),  # 13 groups in one product would be 13 times the work
+        ("avx512vnni", 208, 26, 2),
+        ("avx512vnni", 60, 10, 2),
+        ("avx2", 104, 13, 1),
+        ("avx2", 128, 32, 2),
+    ],
+)
+def test_groups_are_joined_only_where_that_fills_lanes(
+    level: str, channels: int, groups: int, joined: int
+) -> None:
+    planner = grouped(1, 28, 28, channels, channels, groups=groups).planner(generic(level))
+    assert isinstance(planner, GroupedPlanner)
+    assert planner.joined == joined

@@ -22,6 +22,7 @@ from tilewright.compiler.graph.macs import all_macs_of
 from tilewright.compiler.graph.operators import (
     QAdd,
     QAvgPool,
+    QBlend,
     QLut,
     QMatMul,
     QMaxPool,
@@ -191,6 +192,29 @@ def test_a_constant_is_added_in_machine_code(place: int, level: str) -> None:
     graph = builder.graph([Output("out", total)])
     assert_same(graph, level)
     assert len(selected(graph, target_at(level))) == 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("low", [False, True])
+@pytest.mark.parametrize(
+    ("multiplier", "zero_point"), [(1, -128), (255, 0), (16384, 3), (32767, -128), (32767, 127)]
+)
+def test_states_have_the_bits_of_the_definition(multiplier, zero_point, low, level) -> None:
+    """152 of them in NumPy took nearly all of the time of GTCRN in bytes."""
+    layer = QBlend(low, multiplier, zero_point)
+    assert_same(of_layer(layer, [(2, 3, 5, 67)] * 4), level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("low", [False, True])
+def test_a_first_state_is_a_constant_of_the_kernel(low: bool, level: str) -> None:
+    """Cells begin with a state of zero, two constant bytes in each element."""
+    shape = (1, 2, 3, 20)
+    values = [Value(name, TensorType("int8", shape)) for name in ("gate", "increment")]
+    builder = Builder("first", values)
+    state = [builder.constant(np.full(shape, byte, np.int8)) for byte in (1, -128)]
+    made = builder.emit(QBlend(low, 700, 5), [*state, "gate", "increment"])
+    assert_same(builder.graph([Output("out", made)]), level)
 
 
 def test_sums_that_float32_does_not_hold_are_left_to_the_definition() -> None:
