@@ -134,6 +134,7 @@ class LayerBench:
         self.name, self.default = found.name, found.schedule
         """The layer's name, and the steps of its schedule in the module."""
         self.names = found.name, found.output, layer_names(module)[found.output]
+        self.configuration = module.configuration
         self._graph = module.graph
         self._request = CompileRequest(
             graph=module.graph,
