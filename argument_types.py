@@ -112,8 +112,8 @@ def _check_of(annotation: Any) -> Check | None:
         return lambda value: value in parts
     if kind is None:
         kind = type(None)
-    if not isinstance(kind, type) or kind in (inspect.Parameter.empty, object, np.ndarray):
-        return None  # a variable, `Any`, or a name that is imported for type checkers only
+    if not isinstance(kind, type) or kind in (inspect.Parameter.empty, object, Any, np.ndarray):
+        return None  # a variable, or a name that is imported for type checkers only
     if kind is Callable:
         return callable
     if getattr(kind, "_is_protocol", False):

@@ -80,6 +80,7 @@ def run(
     call: Callable[[], None] | None = None,
     arrays: Mapping[str, np.ndarray] | None = None,
     pair: tuple[int, str] = (0, ""),
+    anything: Any = None,
     *rest: int,
 ) -> int:
     return 1 + len(rest)
@@ -96,6 +97,7 @@ def run(
         {"call": print},
         {"arrays": {"a": [1]}},
         {"pair": (np.int64(1), "a")},
+        {"anything": WRONG},
     ],
 )
 def test_what_does_as_well_is_accepted(right):

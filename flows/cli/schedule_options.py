@@ -154,7 +154,7 @@ def tell_of_other_machines(given: Mapping[str, str], configuration: Configuratio
         note(
             f"{'schedules' if found[machine][1:] else 'schedule'} of "
             f"{listed_names(found[machine])}: printed for configuration `{machine}`, not "
-            f"`{configuration.name}`; illegal or slow here, perhaps"
+            f"`{configuration.name}`; steps may be illegal or slow here"
         )
 
 
