@@ -185,7 +185,7 @@ def doubts(inputs: Arrays) -> Iterator[str]:
         elif not array.any():
             yield f"`{name}`: all samples are zero and give no ranges; give real ones"
         elif repeated:
-            yield f"`{name}`: all samples are equal, which says as little as one; give different ones"
+            yield f"`{name}`: all samples are equal and say as little as one; give different ones"
 
 
 def _widened(graph: Graph, size: int) -> Graph:

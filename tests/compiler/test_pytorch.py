@@ -198,7 +198,7 @@ def test_targets_that_are_no_classes_are_not_labels(torch, capsys):
         ),
         (
             np.repeat(random_samples(1), 3, axis=0),
-            "`x`: all samples are equal, which says as little as one; give different ones",
+            "`x`: all samples are equal and say as little as one; give different ones",
         ),
     ],
 )
