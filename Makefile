@@ -81,7 +81,7 @@ help:
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make docs    the pages as a site, in dist/docs; fails for a link or an anchor that leads nowhere"
 	@echo "make wheel   dist/tilewright-*.whl"
-	@echo "make wheelhouse  that wheel and all that it needs, in dist/wheelhouse"
+	@echo "make wheelhouse  that wheel and all that it needs, in dist/wheelhouse, which is made anew"
 	@echo "make clean   remove .venv, the wheel and what the tools keep; \`build\`, with your networks and"
 	@echo "             bitstreams, stays"
 

@@ -1,6 +1,8 @@
 """Writing a file at once: readers find the old file or the new one, never a part of either."""
 
 import errno
+import hashlib
+import json
 import os
 import secrets
 import stat
@@ -8,12 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from .errors import TilewrightError, UsageError
+from .file_access import MAX_BYTES, read_json, read_part
 
 PAGE_SUFFIXES = (".html", ".htm")
 """Of pages, which browsers show as text under another name."""
 
 UNFINISHED_SUFFIX = ".part"
 """Suffix of an incomplete file. A killed process may leave one behind, which may be removed."""
+
+RECORD = ".tilewright.json"
+"""In each folder of files that the user did not name: their SHA-256, by their names."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that mean that there is no room."""
@@ -120,18 +126,67 @@ def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:
     Raises
     ------
     UsageError
-        When a file cannot be written, or something else has its name.
+        When a file cannot be written, or something else has its name: a file that was not written
+        here, or was changed since.
     """
+    refuse_foreign(folder, files)
     paths = [folder / name for name in files]
-    for path in paths:
+    for path, text in zip(paths, files.values(), strict=True):
+        write_output(path, text, f"`{path}`")
+    record_files(folder, files)
+    return paths
+
+
+def refuse_foreign(folder: Path, names: Iterable[str]) -> None:
+    """Refuse to replace files of a folder that are not as `record_files` found them.
+
+    Raises
+    ------
+    UsageError
+        With the first such file.
+    """
+    ours = _recorded(folder)
+    for name in names:
+        path = folder / name
         if path.is_symlink() or not _is_regular_or_new(path):
             raise UsageError(
                 f"`{path}`: expected a file or nothing there, got a link, a folder or a device; "
                 "remove it, or choose another folder"
             )
-    for path, text in zip(paths, files.values(), strict=True):
-        write_output(path, text, f"`{path}`")
-    return paths
+        if path.exists() and _digest(path) != ours.get(name):
+            raise UsageError(
+                f"`{path}`: expected no file or one as Tilewright wrote it, got another, which "
+                "stays; rename it, or choose another folder"
+            )
+
+
+def record_files(folder: Path, names: Iterable[str]) -> None:
+    """Note that files of a folder were written here, so that they may be replaced.
+
+    Raises
+    ------
+    UsageError
+        When the record cannot be written.
+    """
+    digests = _recorded(folder) | {name: _digest(folder / name) for name in names}
+    path = folder / RECORD
+    write_output(path, json.dumps(digests, indent=2) + "\n", f"`{path}`")
+
+
+def _recorded(folder: Path) -> dict[str, str]:
+    """The digests in a folder's record; none where it has no record that can be read."""
+    try:
+        found = read_json(folder / RECORD)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(read_part(path, limit=MAX_BYTES)).hexdigest()
+    except OSError:
+        return ""
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:

@@ -55,21 +55,6 @@ class CompileError(TilewrightError):
     """A graph cannot be compiled for the chosen configuration."""
 
 
-def require(caller: str, given: object, kind: type, maker: str) -> None:
-    """Refuse an argument of another type.
-
-    Raises
-    ------
-    CompileError
-        With what makes one of the type.
-    """
-    if not isinstance(given, kind):
-        raise CompileError(
-            f"`{caller}`: expected a `{kind.__name__}`, got {given!r:.100}; "
-            f"`tilewright.{maker}` makes one"
-        )
-
-
 class KernelWarning(UserWarning):
     """A kernel of the host cannot be compiled, so NumPy computes its layers."""
 

@@ -5,9 +5,11 @@ Turn one off to see its effect on the cycles. The results are bit-identical in e
 
 from dataclasses import dataclass
 
+from ..argument_types import checked_class
 from ..errors import CompileError
 
 
+@checked_class("Options")
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options of `compile_graph`.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..argument_types import checked
 from ..errors import CompileError
 from .formulas import names_in, read_formula
 from .graph.types import Quantisation
@@ -91,6 +92,7 @@ class KernelQuantisation:
     high: int = 127
 
 
+@checked("register_operator")
 def register_operator(
     name: str,
     *,

@@ -1,6 +1,7 @@
 """Default schedules of kernels on their own, for the accelerator and for a processor."""
 
-from ..errors import CompileError, require
+from ..argument_types import checked
+from ..errors import CompileError
 from .accelerator.target import Accelerator
 from .accelerator.whole_kernels import schedule_whole
 from .cpu.plain_schedules import schedule_loops
@@ -10,6 +11,7 @@ from .te.target import Target
 from .tensor import Kernel
 
 
+@checked("schedule_kernel")
 def schedule_kernel(kernel: Kernel, target: Target) -> Schedule:
     """A schedule with which a kernel runs on a target, to use as it is or to begin with.
 
@@ -26,8 +28,6 @@ def schedule_kernel(kernel: Kernel, target: Target) -> Schedule:
         For arguments of other types; when no instruction of the accelerator computes a stage, or
         its sizes do not fit.
     """
-    require("schedule_kernel", kernel, Kernel, "te.kernel")
-    require("schedule_kernel", target, Target, "Accelerator(configuration)")
     if isinstance(target, Accelerator):
         return schedule_whole(kernel, target.configuration)
     if isinstance(target, Processor):

@@ -583,8 +583,13 @@ def read_base(name_or_path: str) -> Configuration:
         return PRESETS[name_or_path.lower()]
     if not os.path.isfile(path := Path(name_or_path)):
         usual = "; `tilewright config list` shows the presets"
-        if re.fullmatch(r"\d+x\d+", name_or_path):
-            usual += f"; `lanes={name_or_path}` is `{DEFAULT.name}` in that size"
+        if size := re.fullmatch(r"(\d{1,4})x(\d{1,4})", name_or_path):
+            try:
+                DEFAULT.replace(lanes_in=int(size[1]), lanes_out=int(size[2]))
+            except ConfigurationError:
+                usual += "; lanes are powers of two"
+            else:
+                usual += f"; `lanes={name_or_path}` is `{DEFAULT.name}` in that size"
         raise ConfigurationError(
             f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file"
             + did_you_mean(name_or_path, PRESETS, usual)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..argument_types import checked_class
 from ..errors import DeviceError
 from .configuration import Configuration
 from .sdram import BUFFERED_BURSTS, Sdram
@@ -64,6 +65,7 @@ class SharedBus:
                 )
 
 
+@checked_class("MemoryModel", DeviceError)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryModel:
     """Latency, bandwidth, outstanding bursts and random stalls of main memory.

@@ -14,6 +14,7 @@ from dataclasses import astuple
 from types import MappingProxyType
 from typing import Any
 
+from ..argument_types import checked
 from ..errors import ConfigurationError, DeviceError, UsageError, did_you_mean
 from .configuration import DEFAULT, PARAMETERS, Configuration, read_base
 from .memory_model import MemoryModel, SharedBus
@@ -133,6 +134,7 @@ def configuration_with(base: Configuration, chosen: Mapping[str, Value]) -> Conf
     return base.replace(name=",".join([base.name, *texts]), **parameters)
 
 
+@checked("load_configuration", ConfigurationError)
 def load_configuration(text: str) -> Configuration:
     """Return a machine: a preset by its name in any case, or a JSON file, then any settings.
 
@@ -154,22 +156,6 @@ def load_configuration(text: str) -> Configuration:
     else:
         base = read_base(first)
     return configuration_with(base, read_settings(settings, f"configuration `{text}`", MACHINE))
-
-
-def require_configuration(given: object) -> None:
-    """Refuse what is no configuration, above all its name.
-
-    Raises
-    ------
-    ConfigurationError
-        With the call that makes one of a name.
-    """
-    if not isinstance(given, Configuration):
-        call = f"load_configuration({given!r})" if isinstance(given, str) else "load_configuration"
-        raise ConfigurationError(
-            f"configuration: expected a `Configuration`, got {given!r:.100}; `tilewright.{call}` "
-            "makes one"
-        )
 
 
 def changed(configuration: Configuration, settings: Iterable[str]) -> Configuration:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from ..argument_types import checked
 from ..atomic_write import write_output
 from ..compiler.graph import Graph, parse_graph, print_graph, verify
 from ..compiler.module import Module
@@ -47,6 +48,7 @@ CODE = "code/"
 """Folder with the machine code of the host's kernels, by key."""
 
 
+@checked("save", ArtifactError)
 def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> None:
     """Write a module to a file; the old file stays until the new one is complete.
 
@@ -99,6 +101,7 @@ def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
     return pack(entries, level)
 
 
+@checked("load", ArtifactError)
 def load(
     path: str | os.PathLike[str] | bytes,
     configuration: Configuration | None = None,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..argument_types import checked
 from ..errors import InputError
 from ..wording import counted
 
@@ -179,6 +180,7 @@ def busy_sentence(waiting: float) -> str:
     )
 
 
+@checked("benchmark", InputError)
 def benchmark(
     call: Callable[[], object],
     *,

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..argument_types import checked, checked_class
 from ..compiler.graph import evaluate_node
 from ..compiler.module import Module
+from ..errors import InputError
 from ..html_tables import html_table
 from ..wording import counted
 from .device import Device
@@ -112,6 +114,7 @@ def relative_distance(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
 
 
+@checked_class("Comparison", InputError)
 class Comparison:
     """Comparison of layers, kernels and outputs with the reference, over any number of samples.
 
@@ -147,6 +150,7 @@ class Comparison:
         self.windows: dict[str, Tally] = {}
         self._names = names
 
+    @checked("Comparison.add", InputError)
     def add(self, inputs: Mapping[str, np.ndarray], run: Run) -> None:
         """Compare a run with the reference for the same inputs."""
         where = f"sample {self.samples}"
@@ -190,6 +194,8 @@ class Comparison:
     def __repr__(self) -> str:
         values = sum(tally.values for tally in self.tallies)
         found = "all equal" if self.equal else "with differences"
+        if not self.samples:
+            return "<Comparison of no samples yet>"
         return f"<Comparison of {counted(self.samples, 'sample')}: {values:,} values, {found}>"
 
     def _repr_html_(self) -> str:

@@ -16,11 +16,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from typing_extensions import override
 
+from ..argument_types import checked
 from ..errors import DeviceError, did_you_mean
 from ..isa.configuration import DEFAULT, SCRATCHPADS, Configuration, Memory
 from ..isa.memory_model import MemoryModel
 from ..isa.semantics import Machine
-from ..isa.settings import require_configuration
 from ..sim.native_functional import NativeMachine, functional_machine
 from ..sim.timing import Timer
 from ..wording import counted
@@ -313,6 +313,7 @@ def own_hardware(name: str) -> str:
     return "; `gpu` is this computer's GPU" if name.lower() in ("cuda", "opencl") else ""
 
 
+@checked("open_device", DeviceError)
 def open_device(
     name: str,
     configuration: Configuration | None = None,
@@ -376,7 +377,6 @@ def open_device(
                 f'of the module, `open_device("{name}", module.configuration)`'
             )
         configuration = DEFAULT
-    require_configuration(configuration)
     known = DEVICES[kind].options if kind in DEVICES else ()
     for option in options:
         if option not in known:

@@ -34,7 +34,7 @@ from ..compiler.host import (
 )
 from ..compiler.host.order import reads_of, writes_of
 from ..compiler.module import Module, Segment
-from ..errors import CompileError, DeviceError, warn_of_kernel
+from ..errors import CompileError, DeviceError, InputError, warn_of_kernel
 from ..quoting import printable
 from .kernel_cache import keep_kernels, kept_kernel
 from .profile import HOST, NUMPY
@@ -127,6 +127,10 @@ class HostSide:
             keep_all=keep_all,
             least_work=least_work or 0,
         )
+        if threads is not None and threads < 1:
+            raise InputError(
+                f"host: expected `threads` of 1 or more, or None for all, got {threads}; correct it"
+            )
         self.threads = threads or len(os.sched_getaffinity(0))
         self.times = StepTimes()
         self.refused: dict[str, str] = {}

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ..argument_types import checked_class
 from ..compiler.graph import Graph, Value
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import MIN_WORK, Finish, Start, overlaps
@@ -104,6 +105,7 @@ class Run:
         return profile_of(self.module, self.results, self.names, self.host)
 
 
+@checked_class("Session", DeviceError)
 class Session:
     """A module on a device, ready to run; one run at a time, other threads wait.
 
@@ -149,11 +151,6 @@ class Session:
         least_work: int | None = MIN_WORK,
         states: Mapping[str, str] = NO_STATES,
     ) -> None:
-        if not isinstance(device, Device):
-            raise DeviceError(
-                f"device: expected an open device, got {device!r:.100}; `tilewright.open_device` "
-                "opens one by its name"
-            )
         ours, theirs = module.configuration, device.configuration
         elsewhere = isinstance(device, NetworkDevice)
         if not device.has_accelerator:

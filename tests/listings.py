@@ -151,7 +151,7 @@ def run_shell_blocks(page: Path) -> None:
     with TemporaryDirectory() as folder, contextlib.chdir(folder):
         os.symlink(ROOT / "examples", "examples")
         os.symlink(sys.prefix, ".venv")
-        for network in ("model.onnx", "kws.onnx", "ic.onnx"):  # the reader's own
+        for network in ("model.onnx", "kws.onnx", "ic.onnx", "resnet8.onnx"):  # the reader's own
             os.symlink(ROOT / "examples" / "digits" / "digits_int8_qdq.onnx", network)
         for reason, _, commands in shell_blocks(page):
             if not reason:

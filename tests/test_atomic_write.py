@@ -122,3 +122,26 @@ def test_files_of_a_folder_replace_older_ones(tmp_path):
     for text in ("old", "new"):
         paths = write_files(tmp_path, {"a": text, "b": text})
         assert [path.read_text() for path in paths] == [text, text]
+
+
+def test_files_of_a_folder_replace_none_of_the_users(tmp_path):
+    write_files(tmp_path, {"a": "1", "b": "2"})
+    for name, text in (("c", "the user's"), ("a", "changed by the user")):
+        (tmp_path / name).write_text(text, "utf-8")
+        with pytest.raises(UsageError) as refusal:
+            write_files(tmp_path, {"b": "3", name: "4"})
+        assert str(refusal.value) == (
+            f"`{tmp_path / name}`: expected no file or one as Tilewright wrote it, got another, "
+            "which stays; rename it, or choose another folder"
+        )
+        assert (tmp_path / name).read_text("utf-8") == text
+        assert (tmp_path / "b").read_text("utf-8") == "2"
+        (tmp_path / name).unlink()
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"a": 3}', "{"])
+def test_a_damaged_record_makes_no_file_ours(tmp_path, record):
+    (tmp_path / ".tilewright.json").write_text(record, "utf-8")
+    (tmp_path / "a").write_text("the user's", "utf-8")
+    with pytest.raises(UsageError, match="which stays"):
+        write_files(tmp_path, {"a": "1"})

@@ -177,6 +177,9 @@ def test_each_shell_block_runs_or_says_why_not():
     for page in PAGES:
         text = page.read_text("utf-8")
         assert not re.findall(r"```(?:bash|shell|zsh)\b", text), f"`{page}`: write `sh`"
+        assert not re.search(r"^ *```\n *(?:\$|tilewright) ", text, re.MULTILINE), (
+            f"`{page}`: write `sh`, or `console` with a reason"
+        )
         fences = len(re.findall(r"^ *```(?:sh|console)\b", text, re.MULTILINE))
         blocks = shell_blocks(page)
         assert len(blocks) == fences

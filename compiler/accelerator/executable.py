@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ...argument_types import checked
 from ...errors import DeviceError, InputError
 from ...isa.assembly import format_instruction
 from ...isa.configuration import Configuration
@@ -133,6 +134,7 @@ class Executable:
             self._view(window, tensor)[...] = array
         return window
 
+    @checked("Executable.run", InputError)
     def run(self, device: Runner[Answer], inputs: Mapping[str, np.ndarray]) -> Outcome[Answer]:
         """Run once.
 

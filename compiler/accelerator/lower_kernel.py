@@ -1,7 +1,8 @@
 """Lowering of a single scheduled kernel to a program that a device runs."""
 
 from ...aligned import align
-from ...errors import CompileError, require
+from ...argument_types import checked
+from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
@@ -16,6 +17,7 @@ from .lower_schedules import Lowering
 from .target import Accelerator
 
 
+@checked("lower")
 def lower(schedule: Schedule) -> Executable:
     """Lower a kernel that is scheduled for an accelerator.
 
@@ -29,7 +31,6 @@ def lower(schedule: Schedule) -> Executable:
     CompileError
         When the schedule is for another target, or `Lowering.lower` refuses it.
     """
-    require("lower", schedule, Schedule, "schedule_kernel")
     kernel, target = schedule.kernel, schedule.target
     if not isinstance(target, Accelerator):
         raise CompileError(

@@ -6,8 +6,9 @@ from functools import cache
 
 from typing_extensions import override
 
+from ...argument_types import checked_class
+from ...errors import ConfigurationError
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
-from ...isa.settings import require_configuration
 from ..te.bounds import Bounds
 from ..te.stages import Stage, State
 from ..te.target import Scope, Target
@@ -28,6 +29,7 @@ def _scopes(configuration: Configuration) -> Mapping[str, Scope]:
     }
 
 
+@checked_class("Accelerator", ConfigurationError)
 @dataclass(frozen=True, slots=True)
 class Accelerator(Target):
     """The machine of a configuration.
@@ -36,9 +38,6 @@ class Accelerator(Target):
     """
 
     configuration: Configuration
-
-    def __post_init__(self) -> None:
-        require_configuration(self.configuration)
 
     @property
     def name(self) -> str:

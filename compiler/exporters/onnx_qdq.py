@@ -11,6 +11,7 @@ from dataclasses import replace
 import onnx
 from onnx import helper, numpy_helper
 
+from ...argument_types import checked
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
@@ -22,6 +23,7 @@ OPSET = 20
 """Operator set of a model none of whose operators is newer."""
 
 
+@checked("export_onnx")
 def export_onnx(graph: Graph) -> onnx.ModelProto:
     """Convert a graph to an ONNX model.
 

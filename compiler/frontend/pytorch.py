@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...argument_types import checked
 from ...errors import ImportModelError, InputError, ToolError, install_command
 from ..graph import Graph
 from ..importers import import_onnx
@@ -32,6 +33,7 @@ def _to_stderr(line: str) -> None:
 INSTALL = f"install it with `{install_command('torch')}`"
 
 
+@checked("from_torch")
 def from_torch(
     module: Any,
     example: Any,

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from ...argument_types import checked
 from ...errors import ImportModelError
 from .. import passes
 from ..graph import Graph, verify
@@ -94,6 +95,7 @@ def recognise_layers(
     return replace(graph, imported=given)
 
 
+@checked("import_model", ImportModelError)
 def import_model(
     source: str | os.PathLike[str] | bytes,
     batch: int = 1,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from ...argument_types import checked_class
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node, accelerated_nodes
@@ -29,6 +30,7 @@ POLICIES = (ACCELERATOR, COST, HOST)
 """The accelerator runs every node that it can; the nodes that are cheapest there; none."""
 
 
+@checked_class("Placement")
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The user's request: a policy, and sides by name.

@@ -178,11 +178,14 @@ def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
 
 def doubts(inputs: Arrays) -> Iterator[str]:
     """Yield a sentence about samples that show little of what the network will see."""
+    repeated = all((array == array[:1]).all() for array in inputs.values())
     for name, array in inputs.items():
         if len(array) == 1:
             yield f"`{name}`: one sample says little about ranges; give a hundred"
         elif not array.any():
             yield f"`{name}`: all samples are zero and give no ranges; give real ones"
+        elif repeated:
+            yield f"`{name}`: all samples are equal and say as little as one; give different ones"
 
 
 def _widened(graph: Graph, size: int) -> Graph:

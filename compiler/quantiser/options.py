@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from ...argument_types import checked_class
 from ...errors import CompileError
 from .budget import EFFORTS, Clock, TimeBudget, WorkBudget
 from .ranges import METHODS
@@ -11,6 +12,7 @@ AUTO = "auto"
 """The method that tries every method of `METHODS`."""
 
 
+@checked_class("QuantiserOptions")
 @dataclass(frozen=True, slots=True)
 class QuantiserOptions:
     """Options of the quantiser.

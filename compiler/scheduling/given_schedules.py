@@ -1,8 +1,8 @@
 """Schedules as text: the output of `compile --schedules`, and the schedules from a user.
 
 The text of a layer has the steps of its schedule, one per line. In a text with several layers, each
-layer begins with a line `# layer NAME`. If a layer has several kernels, a line `# part NUMBER`
-comes before each kernel except the first.
+layer begins with a line `# layer NAME`, and `# configuration NAME` tells for which machine. If a
+layer has several kernels, a line `# part NUMBER` comes before each kernel except the first.
 """
 
 import re
@@ -29,6 +29,7 @@ NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
 """No schedules from the user."""
 
 _LAYER = re.compile(r"#\s*layer (.*)")
+_MACHINE = re.compile(r"^\s*#\s*configuration (.*?)\s*$", re.MULTILINE)
 _NUMBER = re.compile(r"#\d+$")
 _PART = re.compile(r"#\s*part \d+\s*")
 
@@ -208,11 +209,23 @@ def schedules_text(module: Module) -> str:
     """
     layers = [layer for segment in module.segments for layer in segment.layers]
     count = Counter(layer.name for layer in layers)
+    machine = machine_line(module.configuration)
     return "\n".join(
-        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{_times(row)}"
-        f"{layer.schedule}\n"
+        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{machine}\n"
+        f"{_times(row)}{layer.schedule}\n"
         for layer, row in zip(layers, module.report["layers"], strict=True)
     )
+
+
+def machine_line(configuration: Configuration) -> str:
+    """The comment in a layer's text that tells for which machine it is."""
+    return f"# configuration {configuration.name}"
+
+
+def machine_of(text: str) -> str | None:
+    """The machine that a layer's text names; None if it names none."""
+    found = _MACHINE.search(text)
+    return found[1] if found else None
 
 
 def _times(row: Mapping[str, Any]) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...errors import CompileError, require
+from ...argument_types import checked
+from ...errors import CompileError
 from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
 from ..tensor import STORED_REALS, Axis, Compute, Kernel, Patches, Tensor, View
 from .index import AxisUse, Index, merge_uses
@@ -15,6 +16,7 @@ FLOAT32_MAX = (1 << 128) - (1 << 104)
 """The largest finite binary32 number; its negative is the pad of a maximum."""
 
 
+@checked("te.tensor")
 def tensor(
     name: str,
     dtype: str,
@@ -59,6 +61,7 @@ def tensor(
     return DeclaredTensor(Tensor(name, dtype, sizes, pad, of, patches, view))
 
 
+@checked("te.compute")
 def compute(
     name: str,
     dtype: str,
@@ -122,6 +125,7 @@ def compute(
     return DeclaredTensor(result, stage, sources)
 
 
+@checked("te.kernel")
 def kernel(
     name: str,
     output: DeclaredTensor,
@@ -146,7 +150,6 @@ def kernel(
     CompileError
         When two tensors share a name, a constant does not fit its tensor, or `output` is no tensor.
     """
-    require("te.kernel", output, DeclaredTensor, "te.compute")
     if output.stage is None:
         raise CompileError(f"kernel `{name}`: `{output.tensor.name}` is given, not computed")
     operands: dict[str, DeclaredTensor] = {}

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
+from ...argument_types import checked
 from ...isa.expressions import Call, Expression, Immediate, Literal, Slot
 from ...isa.vector_operations import Operation
 from .values import TensorExpression, combine, value_from
 
 
+@checked("te.apply")
 def apply(
     operation: Operation,
     a: TensorExpression | int,

@@ -8,7 +8,7 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from ...errors import require
+from ...argument_types import checked_class
 from ..tensor import Kernel
 from .bounds import Bounds
 from .build import build_program
@@ -46,6 +46,7 @@ _MARKS: Mapping[str, type[Unroll | Vectorise | Tensorise]] = {
 """Marks of the loops of `Schedule.nest`."""
 
 
+@checked_class("te.Schedule")
 class Schedule:
     """Steps on the loops of a kernel; every stage starts as a full loop nest at the root.
 
@@ -66,8 +67,6 @@ class Schedule:
     """
 
     def __init__(self, kernel: Kernel, target: Target = PLAIN) -> None:
-        require("Schedule", kernel, Kernel, "te.kernel")
-        require("Schedule", target, Target, "Accelerator(configuration)")
         self.kernel, self.target = kernel, target
         self.steps: tuple[Step, ...] = ()
         """All steps taken."""

@@ -7,6 +7,7 @@ the operators, and the facts that checks need: the axes, the tensors, and the ty
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...argument_types import checked
 from ...errors import CompileError
 from ...isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real, Reduction
 from ..tensor import STORED_REALS, Axis, Compute, Tensor
@@ -163,6 +164,7 @@ def minimum(a: TensorExpression | float, b: TensorExpression | float) -> TensorE
     return combine(Op.MINIMUM, a, b)
 
 
+@checked("te.clamp")
 def clamp(value: TensorExpression, low: int, high: int) -> TensorExpression:
     """Saturate to int8 and limit to `low`..`high`, which lie in -128..127."""
     smallest, largest = LIMITS["int8"]

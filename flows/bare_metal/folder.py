@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...atomic_write import write_files
+from ...atomic_write import RECORD, write_files
 from ...errors import UsageError
 from ...sim.toolchain import call
 from .network import FILES, CNetwork
@@ -42,7 +42,7 @@ def check_folder(folder: Path) -> None:
     UsageError
         With the name of one.
     """
-    ours = {*(path.name for path in ASSETS.iterdir()), *FILES}
+    ours = {*(path.name for path in ASSETS.iterdir()), *FILES, RECORD}
     try:
         others = sorted(
             path.name

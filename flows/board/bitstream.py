@@ -1,12 +1,13 @@
 """From a design to a bitstream: synthesis, capacity, placements until one meets the clock."""
 
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...atomic_write import make_output_folder, write_output
+from ...atomic_write import make_output_folder, record_files, refuse_foreign, write_output
 from ...errors import HardwareError
 from ...isa.configuration import PRESETS
 from ...sim.gate.mapping import map_design
@@ -172,20 +173,28 @@ def write_bitstream(built: Built, folder: Path) -> Path:
     family, board = built.design.device.family, built.design.board
     assert family.packer is not None
     make_output_folder(folder)
-    layout = folder / LAYOUT
-    layout.write_text(built.layout, "utf-8")
+    refuse_foreign(folder, names_of(built.design))
     bitstream = folder / f"{board.name}{family.suffix}"
-    names = {"layout": LAYOUT, "bitstream": bitstream.name, "part": board.part}
-    arguments = [argument.format(**names) for argument in family.packing]
-    run_tool(family.packer, arguments, folder, lambda line: None)
-    layout.unlink()
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        layout = Path(beside) / LAYOUT
+        layout.write_text(built.layout, "utf-8")
+        place = layout.relative_to(folder).as_posix()
+        names = {"layout": place, "bitstream": bitstream.name, "part": board.part}
+        arguments = [argument.format(**names) for argument in family.packing]
+        run_tool(family.packer, arguments, folder, lambda line: None)
     report = json.dumps(built.to_json(bitstream), indent=2) + "\n"
     write_output(folder / REPORT, report, f"`{folder / REPORT}`")
     if built.tiles:
         design, best = built.design, built.best
         caption = f"{design.configuration.name} on {board.name}, {best.clock_mhz:.1f} MHz: cells"
         write_output(folder / FLOORPLAN, draw(built.tiles, caption), f"`{folder / FLOORPLAN}`")
+    record_files(folder, (name for name in names_of(built.design) if (folder / name).exists()))
     return bitstream
+
+
+def names_of(design: Design) -> tuple[str, ...]:
+    """The names of the bitstream, its report and its floorplan."""
+    return f"{design.board.name}{design.device.family.suffix}", REPORT, FLOORPLAN
 
 
 def check_room(design: Design, used: Mapping[str, int]) -> None:

@@ -12,6 +12,7 @@ from ..board.design import Design
 from ..board.known_boards import find_board
 from ..board.vivado import ZynqDesign
 from .arguments import chosen_configuration
+from .console import note
 
 BOARD_HELP = "NAME of one of those that `tilewright boards` lists, or FILE.toml of your own"
 
@@ -57,18 +58,27 @@ def apply_board(name: str, arguments: argparse.Namespace) -> None:
     Raises
     ------
     UsageError
-        For an unknown board, or one whose memory has no timing model.
+        For an unknown board.
     TilewrightError
         For a machine that the board has no room for.
     """
-    board = wired_board(name)
+    board = find_board(name)
     configuration = configuration_of(board.configuration, arguments)
     clock_mhz = vars(arguments).get("clock") or board.clock_mhz
+    arguments.config = arguments.config or board.configuration
+    if not isinstance(board, Board):
+        ZynqDesign(board, configuration, clock_mhz)  # or it has no room
+        arguments.clock = clock_mhz
+        if arguments.latency is None or arguments.bandwidth is None:
+            note(
+                f"board `{board.name}`: the memory of its processors has no timing model, so times "
+                "are those with the default memory where `--latency` and `--bandwidth` say nothing"
+            )
+        return
     # Nothing is sent, so the clock need not suit a fast serial port.
     slow = replace(board, clock_mhz=clock_mhz, baud=min(board.baud, SLOW_BAUD))
     design = Design(slow, configuration)
     memory, bus = design.memory, design.memory.bus
-    arguments.config = arguments.config or board.configuration
     for option, text in {
         "clock": design.clock_hz / 1e6,
         "latency": memory.latency_cycles,

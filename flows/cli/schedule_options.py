@@ -5,9 +5,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...compiler.graph.short_names import denotes, listed_names, short_names, similar_names
+from ...compiler.graph.short_names import (
+    denotes,
+    listed_names,
+    short_name,
+    short_names,
+    similar_names,
+)
 from ...errors import UsageError
 from ...file_access import MAX_TEXT_BYTES, read_part, reason
+from ...isa.configuration import Configuration
+from .console import note
 
 if TYPE_CHECKING:
     from ...compiler.module import Module
@@ -117,6 +125,7 @@ def by_whole_name(module: "Module", given: Mapping[str, str]) -> dict[str, str]:
     """
     from ...runtime.names import find_layers, layer_names
 
+    tell_of_other_machines(given, module.configuration)
     layers = [layer for segment in module.segments for layer in segment.layers]
     known = Counter(name for layer in layers for name in {layer.name, layer.output})
     whole: dict[str, str] = {}
@@ -132,6 +141,21 @@ def by_whole_name(module: "Module", given: Mapping[str, str]) -> dict[str, str]:
             name = layer.name if known[layer.name] == 1 else layer.output
         whole[name] = text
     return whole
+
+
+def tell_of_other_machines(given: Mapping[str, str], configuration: Configuration) -> None:
+    """Note, by layer or file, which schedules were printed for another machine."""
+    from ...compiler.scheduling.given_schedules import machine_of
+
+    found: dict[str, list[str]] = {}
+    for name, text in given.items():
+        found.setdefault(machine_of(text) or configuration.name, []).append(short_name(name))
+    for machine in found.keys() - {configuration.name}:
+        note(
+            f"{'schedules' if found[machine][1:] else 'schedule'} of "
+            f"{listed_names(found[machine])}: printed for configuration `{machine}`, not "
+            f"`{configuration.name}`; steps may be illegal or slow here"
+        )
 
 
 def steps_of_layer(text: str, names: Sequence[str], path: str) -> str:

@@ -17,7 +17,7 @@ from ..area.model import is_modelled
 from ..sweep.agent_executor import OnAgents
 from ..sweep.dimensions import Dimension, read_dimension
 from ..sweep.executors import PATIENCE_S, InProcess, OnDask, SweepExecutor, WhenNeeded
-from ..sweep.expressions import OF_NETWORK, Constraint, of_network, read_condition
+from ..sweep.expressions import OF_NETWORK, Constraint, of_network, read_condition, whole_name
 from ..sweep.figures import (
     ASIC_OBJECTIVES,
     ASIC_PRICE,
@@ -180,6 +180,7 @@ def chosen_rates(arguments: argparse.Namespace, networks: Sequence[str]) -> dict
     found: dict[str | None, float] = {}
     for text in arguments.rates:
         name, named, number = text.rpartition("=")
+        name = whole_name(name, networks)
         try:
             rate = float(number)
         except ValueError:
@@ -337,6 +338,8 @@ def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Sw
     from ...compiler.frontend import import_model
     from ...runtime.artifact import is_artifact, load
 
+    names = [printable(source.stem) for source in sources]
+    weights = {whole_name(name, names): weight for name, weight in weights.items()}
     found: dict[str, SweepNetwork] = {}
     for source in sources:
         name = printable(source.stem)

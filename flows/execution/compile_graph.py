@@ -7,16 +7,17 @@ machine always gives the same program.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ...argument_types import checked
 from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
 from ...compiler.pipeline import NO_SCHEDULES, Compilation, CompileRequest, compile_request
 from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.scheduling.kernel_programs import ProgramStore
-from ...errors import TilewrightError, require
+from ...errors import TilewrightError
 from ...isa.configuration import DEFAULT, Configuration
 from ...isa.memory_model import MemoryModel
-from ...isa.settings import DEFAULT_MEMORY, require_configuration
+from ...isa.settings import DEFAULT_MEMORY
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
 from .recorded_choices import recorded_choices, recorded_schedules, recorded_texts
@@ -24,6 +25,7 @@ from .recorded_choices import recorded_choices, recorded_schedules, recorded_tex
 Progress = Callable[[str], None]
 
 
+@checked("compile_graph")
 def compile_graph(
     graph: Graph,
     configuration: Configuration = DEFAULT,
@@ -80,12 +82,6 @@ def compile_graph(
     CompileError
         When a layer does not fit the configuration, or the placement is not possible.
     """
-    require_configuration(configuration)
-    for kind, given in {
-        Graph: graph, Placement: placement, Options: options, MemoryModel: memory
-    }.items():  # fmt: skip
-        maker = "import_model" if kind is Graph else kind.__name__
-        require("compile_graph", given, kind, maker)
     texts, given = {} if lean else recorded_texts(), schedules
     if not schedules and placement == DEFAULT_PLACEMENT and options == DEFAULT_OPTIONS:
         schedules = recorded_schedules(texts, graph, configuration, memory.with_stalls(0.0))

@@ -80,8 +80,17 @@ def of_network(figure: str, network: str) -> str:
     return f"{figure}({network})"
 
 
+def whole_name(start: str, networks: Collection[str]) -> str:
+    """The network that has a name, or whose name alone begins so; otherwise the text itself."""
+    longer = [name for name in networks if name.startswith(start)]
+    return longer[0] if start and start not in networks and len(longer) == 1 else start
+
+
 class _NetworkFigures(ast.NodeTransformer):
-    """Turns `ms(kws)` and `ms("kws-small")` into single names."""
+    """Turns `ms(kws)` and `ms("kws-small")` into single names; the start of a network's will do."""
+
+    def __init__(self, known: Collection[str]) -> None:
+        self.known = known
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node:
@@ -90,7 +99,11 @@ class _NetworkFigures(ast.NodeTransformer):
                 args=[ast.Name(id=network) | ast.Constant(value=str(network))],
                 keywords=[],
             ) if figure in OF_NETWORK:
-                return ast.Name(of_network(figure, network), ast.Load())
+                start = f"{figure}("
+                names = [
+                    one.removeprefix(start)[:-1] for one in self.known if one.startswith(start)
+                ]
+                return ast.Name(of_network(figure, whole_name(network, names)), ast.Load())
         return node
 
 
@@ -114,7 +127,7 @@ def read_condition(text: str, known: Collection[str], source: str) -> Constraint
             f"{source}: expected at most {MAX_TEXT:,} characters, got {len(text):,}; shorten it"
         )
     try:
-        tree = _NetworkFigures().visit(ast.parse(text.strip(), mode="eval").body)
+        tree = _NetworkFigures(known).visit(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _no_condition(text, source) from None
     names = set()

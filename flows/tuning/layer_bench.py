@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...argument_types import checked, checked_class
 from ...compiler.accelerator.kernels import build_kernel
 from ...compiler.accelerator.search import Candidate, legal_candidates
 from ...compiler.accelerator.target import Accelerator
@@ -108,6 +109,7 @@ class Evaluation:
         return values
 
 
+@checked_class("LayerBench", UsageError)
 class LayerBench:
     """A layer, ready to be judged under any schedule.
 
@@ -132,6 +134,7 @@ class LayerBench:
         self.name, self.default = found.name, found.schedule
         """The layer's name, and the steps of its schedule in the module."""
         self.names = found.name, found.output, layer_names(module)[found.output]
+        self.configuration = module.configuration
         self._graph = module.graph
         self._request = CompileRequest(
             graph=module.graph,
@@ -191,6 +194,7 @@ class LayerBench:
         kernel = self._grouped.groups[0].work[0][0]
         return joined([self._timer.programs.schedule(kernel, candidate)])
 
+    @checked("LayerBench.evaluate", UsageError)
     def evaluate(self, text: str) -> Evaluation:
         """Judge a schedule: steps, one a line; see `compiler.scheduling.given_schedules`."""
         gap = self.gap
@@ -208,6 +212,7 @@ class LayerBench:
             return replace(answer, verdict=Verdict.WRONG, message=apart)
         return replace(answer, cycles=cycles, limits=self._limits(segment))
 
+    @checked("LayerBench.program", UsageError)
     def program(self, text: str) -> Segment:
         """Return the program of the layer alone with a schedule; raises `CompileError`."""
         return self._segment(self._scheduled(text))

@@ -196,6 +196,10 @@ def test_targets_that_are_no_classes_are_not_labels(torch, capsys):
             np.zeros((3, 3, 12, 12), np.float32),
             "`x`: all samples are zero and give no ranges; give real ones",
         ),
+        (
+            np.repeat(random_samples(1), 3, axis=0),
+            "`x`: all samples are equal and say as little as one; give different ones",
+        ),
     ],
 )
 def test_samples_that_show_little_are_mentioned(torch, samples, doubt):

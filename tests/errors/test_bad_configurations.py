@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tilewright.flows.cli.main import main
 
 
@@ -55,13 +57,16 @@ def test_a_file_that_is_not_json(fail, tmp_path):
     )
 
 
-def test_an_unknown_preset(fail, model):
-    assert fail("run", model, "--config", "64x64") == (
+@pytest.mark.parametrize(
+    ("size", "hint"),
+    [("64x64", "`lanes=64x64` is `16x16` in that size"), ("4x5", "lanes are powers of two")],
+)
+def test_an_unknown_preset(fail, model, size, hint):
+    assert fail("run", model, "--config", size) == (
         1,
-        "error: configuration `64x64`: neither a preset (tiny, 4x4, 8x8, 8x16, 16x8, 16x16, "
+        f"error: configuration `{size}`: neither a preset (tiny, 4x4, 8x8, 8x16, 16x8, 16x16, "
         "32x32, ecp5-25, transformer-25, ecp5-45, ecp5-85, transformer-85, gowin20, gatemate, "
-        "zynq7020, ultra96) nor a file; `tilewright config list` shows the presets; `lanes=64x64` "
-        "is `16x16` in that size",
+        "zynq7020, ultra96) nor a file; `tilewright config list` shows the presets; " + hint,
     )
 
 

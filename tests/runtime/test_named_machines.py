@@ -8,39 +8,44 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.compiler.graph import Graph
-from tilewright.errors import ConfigurationError
 
 NAME = cast(Any, "8x8")
+GRAPH = Graph("net", (), (), (), ())
 
 
 @pytest.mark.parametrize(
     "call",
     [
         lambda: tw.open_device("sim", NAME),
-        lambda: tw.compile_graph(cast(Any, None), NAME),
+        lambda: tw.compile_graph(GRAPH, NAME),
         lambda: tw.Accelerator(NAME),
     ],
 )
 def test_a_name_is_no_configuration(call):
-    with pytest.raises(ConfigurationError) as refusal:
+    with pytest.raises(tw.TilewrightError) as refusal:
         call()
-    assert str(refusal.value) == (
-        "configuration: expected a `Configuration`, got '8x8'; "
-        "`tilewright.load_configuration('8x8')` makes one"
+    assert str(refusal.value).endswith(
+        " as `configuration`, got '8x8'; `tilewright.load_configuration('8x8')` makes one"
     )
 
 
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        ({"placement": "host"}, "a `Placement`, got 'host'; `tilewright.Placement` makes one"),
-        ({"options": {"fuse": 0}}, "`Options`, got {'fuse': 0}; `tilewright.Options` makes one"),
-        ({"memory": 64}, "a `MemoryModel`, got 64; `tilewright.MemoryModel` makes one"),
-        ({}, "a `Graph`, got 'net.onnx'; `tilewright.import_model` makes one"),
+        (
+            {"placement": "host"},
+            "`Placement` as `placement`, got 'host'; `tilewright.Placement` makes one",
+        ),
+        (
+            {"options": {"fuse": 0}},
+            "`Options` as `options`, got {'fuse': 0}; `tilewright.Options` makes one",
+        ),
+        ({"memory": 64}, "`MemoryModel` as `memory`, got 64; `tilewright.MemoryModel` makes one"),
+        ({}, "`Graph` as `graph`, got 'net.onnx'; `tilewright.import_model` makes one"),
     ],
 )
 def test_other_wishes_are_refused_likewise(wish, message):
-    graph = Graph("net", (), (), (), ()) if wish else "net.onnx"
+    graph = GRAPH if wish else "net.onnx"
     with pytest.raises(tw.TilewrightError, match=re.escape(message)):
         tw.compile_graph(cast(Any, graph), **wish)
 
@@ -55,7 +60,7 @@ PRESET = cast(Any, tw.PRESETS["4x4"])
     [
         (
             lambda: tw.schedule_kernel(KERNEL, PRESET),
-            "`schedule_kernel`: expected a `Target`, got Configuration(name='4x4', ",
+            "`schedule_kernel`: expected `Target` as `target`, got Configuration(name='4x4', ",
         ),
         (
             lambda: tw.schedule_kernel(KERNEL, PRESET),
@@ -63,16 +68,18 @@ PRESET = cast(Any, tw.PRESETS["4x4"])
         ),
         (
             lambda: tw.schedule_kernel(PRESET, tw.Accelerator(PRESET)),
-            "`schedule_kernel`: expected a `Kernel`, got ",
+            "`schedule_kernel`: expected `Kernel` as `kernel`, got ",
         ),
-        (lambda: te.Schedule(KERNEL, PRESET), "`Schedule`: expected a `Target`, got "),
+        (lambda: te.Schedule(KERNEL, PRESET), "`te.Schedule`: expected `Target` as `target`, got "),
         (
             lambda: tw.lower(cast(Any, 3)),
-            "`lower`: expected a `Schedule`, got 3; `tilewright.schedule_kernel` makes one",
+            "`lower`: expected `Schedule` as `schedule`, got 3; "
+            "`tilewright.schedule_kernel` makes one",
         ),
         (
             lambda: te.kernel("k", cast(Any, "y")),
-            "`te.kernel`: expected a `DeclaredTensor`, got 'y'; `tilewright.te.compute` makes one",
+            "`te.kernel`: expected `DeclaredTensor` as `output`, got 'y'; "
+            "`tilewright.te.compute` makes one",
         ),
     ],
 )

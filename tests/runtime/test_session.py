@@ -171,7 +171,7 @@ def test_a_devices_name_is_no_device(module: Module):
     with pytest.raises(DeviceError) as raised:
         Session(module, "sim")  # pyright: ignore[reportArgumentType]
     assert str(raised.value) == (
-        "device: expected an open device, got 'sim'; `tilewright.open_device` opens one by its name"
+        "`Session`: expected `Device` as `device`, got 'sim'; `tilewright.open_device` makes one"
     )
 
 

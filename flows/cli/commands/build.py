@@ -4,11 +4,19 @@ import argparse
 from contextlib import nullcontext
 from pathlib import Path
 
+from ....atomic_write import refuse_foreign
 from ....errors import HardwareError, UsageError
 from ....hardware.technology import Technology
 from ....quoting import shell_word
 from ....runtime.known_machines import remember_machine
-from ...board.bitstream import Built, build, resource_sentence, timing_problem, write_bitstream
+from ...board.bitstream import (
+    Built,
+    build,
+    names_of,
+    resource_sentence,
+    timing_problem,
+    write_bitstream,
+)
 from ...board.design import Design, usual_folder
 from ...board.known_boards import find_board
 from ...board.processors import ZynqBoard
@@ -92,6 +100,7 @@ def build_board(arguments: argparse.Namespace) -> None:
     if design.device.family.packer is None:
         build_system_project(design, arguments, folder)
         return
+    refuse_foreign(folder, names_of(design))
     live = LiveSteps(f"{design.configuration.name} on {board.name}") if arguments.serve else None
     if live:
         note(f"{live.page.address}: watch the build in a browser")

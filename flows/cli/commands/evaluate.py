@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ....compiler.scheduling.given_schedules import machine_line
 from ....errors import UsageError
 from ....file_access import MAX_TEXT_BYTES, parse_json, read_part, reason
 from ....wording import counted
@@ -19,7 +20,7 @@ from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..operator_options import add_operators
 from ..placement_options import add_placement, chosen_placing
-from ..schedule_options import steps_of_layer
+from ..schedule_options import steps_of_layer, tell_of_other_machines
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -79,6 +80,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
                 say(json.dumps(_answer(bench, line)))
         return
     texts = {path: steps_of_layer(text, bench.names, path) for path, text in read.items()}
+    tell_of_other_machines(texts, bench.configuration)
     texts = texts or {"compiler's schedule": bench.default}
     answers = {name: bench.evaluate(text) for name, text in texts.items()}
     if arguments.json:
@@ -87,6 +89,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
         return
     if not arguments.given:
         say(f"# layer {bench.names[-1]}")
+        say(machine_line(bench.configuration))
         for answer in answers.values():
             for line in _sentences("compiler's schedule", answer):
                 say(f"# {line}")

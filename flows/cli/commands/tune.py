@@ -11,7 +11,7 @@ from ....atomic_write import PAGE_SUFFIXES, check_output
 from ....compiler.graph.short_names import short_name
 from ....errors import DeviceError, ToolError, UsageError
 from ....isa.configuration import DEFAULT
-from ....quoting import printable
+from ....quoting import printable, shell_word
 from ....runtime.devices import (
     REMOTE,
     TF32,
@@ -149,6 +149,12 @@ def tune_(arguments: argparse.Namespace) -> None:
     from ...tuning.kernel_records import KernelRecords
 
     path = arguments.database or _default_database()
+    if arguments.source is None and arguments.imported is None and not path.exists():
+        raise UsageError(
+            f"`--database {path}`: expected records of earlier runs, got no such file; correct the "
+            "path, or tune first: `tilewright tune MODEL"
+            + (f" --database {shell_word(str(path))}`" if arguments.database else "`")
+        )
     with Database(path) as database:
         records = KernelRecords(database)
         quiet = arguments.json == "-"

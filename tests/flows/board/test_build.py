@@ -112,7 +112,7 @@ def test_a_build_places_until_the_clock_is_met(tools, tmp_path, tilewright):
     folder = tmp_path / "build" / "ULX3S-25F"
     assert json.loads((folder / "build.json").read_text()) == report
     assert (folder / "ULX3S-25F.bit").read_text() == "bits of layout of seed 2"
-    assert sorted(path.name for path in folder.iterdir()) == [
+    assert sorted(path.name for path in folder.glob("[!.]*")) == [
         "ULX3S-25F.bit", "build.json", "floorplan.svg",
     ]  # fmt: skip
     picture = (folder / "floorplan.svg").read_text()
@@ -326,3 +326,13 @@ def test_flash_knows_a_project_of_the_vendor(tools, board, command, capsys):
 def test_wrong_arguments(words, message, capsys):
     assert main(["build", *words]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def test_a_build_replaces_no_file_of_the_user(tools, tmp_path, capsys):
+    for name in ("build.json", "layout.txt"):
+        (tmp_path / name).write_text("mine", "utf-8")
+    assert main([*BUILD, "-o", str(tmp_path)]) == 2
+    assert "`" + str(tmp_path / "build.json") + "`: expected no file" in capsys.readouterr().err
+    (tmp_path / "build.json").unlink()
+    assert main([*BUILD, "-o", str(tmp_path)]) == 0
+    assert (tmp_path / "layout.txt").read_text("utf-8") == "mine"

@@ -88,7 +88,6 @@ def test_other_options_win_over_those_of_the_board(tilewright, model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--board", "PYNQ-Z2"), "board `PYNQ-Z2`: expected one with a serial port; its proc"),
         (("--board", "ULX3S"), "board `ULX3S`: unknown (did you mean "),
         (
             ("--board", "ULX3S-25F", "--device", "host"),
@@ -96,11 +95,20 @@ def test_other_options_win_over_those_of_the_board(tilewright, model):
         ),
     ],
 )
-def test_a_board_without_a_model_of_its_memory_or_of_no_use_is_refused(
-    options, message, model, capsys
-):
+def test_a_board_that_is_unknown_or_of_no_use_is_refused(options, message, model, capsys):
     assert main(["run", str(model), *options]) == 2
     assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize("memory", [(), ("--latency", "50", "--bandwidth", "1/2")])
+def test_processors_with_a_core_have_the_memory_that_is_asked_for(memory, model, capsys):
+    assert main(["run", str(model), "--board", "PYNQ-Z2", *memory, "--json"]) == 0
+    said, noted = capsys.readouterr()
+    found = json.loads(said)
+    assert found["configuration"]["name"] == "zynq7020"
+    assert found["speed"]["clock_mhz"] == 100
+    assert found["memory"]["latency_cycles"] == (50 if memory else 64)
+    assert ("the memory of its processors has no timing model" in noted) == (not memory)
 
 
 def test_a_spoilt_file_is_no_machine(own_cache):

@@ -122,17 +122,18 @@ def test_labels_say_nothing_of_an_output_that_has_no_classes(tilewright, float_m
 
 
 @pytest.mark.parametrize(
-    ("shape", "warning"),
+    ("shape", "number", "warning"),
     [
-        ((1,), "one sample says little about ranges; give a hundred"),
-        ((9,), "all samples are zero and give no ranges; give real ones"),
+        ((1,), 0, "one sample says little about ranges; give a hundred"),
+        ((9,), 0, "all samples are zero and give no ranges; give real ones"),
+        ((9,), 1, "all samples are equal and say as little as one; give different ones"),
     ],
 )
-def test_samples_that_show_little_are_pointed_out(capsys, float_model, shape, warning):
+def test_samples_that_show_little_are_pointed_out(capsys, float_model, shape, number, warning):
     (value,) = onnx.load(float_model).graph.input
     extents = [each.dim_value for each in value.type.tensor_type.shape.dim[1:]]
     path, target = float_model.with_name("few.npz"), float_model.with_name("int8.onnx")
-    np.savez(path, inputs=np.zeros((*shape, *extents), np.float32))
+    np.savez(path, inputs=np.full((*shape, *extents), number, np.float32))
     command = ["quantise", float_model, "--calibrate", path, "-o", target]
     assert said_by(capsys, *command)[2].endswith(f"warning: `x`: {warning}\n")
 

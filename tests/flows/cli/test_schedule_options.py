@@ -22,7 +22,10 @@ def test_compile_prints_schedules_and_takes_them_back(tilewright, model, tmp_pat
     target, text = tmp_path / "digits.tw", tmp_path / "schedules.txt"
     asked = ("compile", model, "--config", "8x8", "-o", target, "--schedules")
     said = tilewright(*asked)
-    assert re.match(r"# layer conv1\n# [\d,]+ cycles, lower bound [\d,]+\narena\(\)\n", said)
+    assert re.match(
+        r"# layer conv1\n# configuration 8x8\n# [\d,]+ cycles, lower bound [\d,]+\narena\(\)\n",
+        said,
+    )
     program = load(target).segments[0].program
     text.write_text(said)
     assert tilewright(*asked, "--schedule", text) == said
@@ -31,6 +34,21 @@ def test_compile_prints_schedules_and_takes_them_back(tilewright, model, tmp_pat
     text.write_text(re.sub(r"split\(conv2.qconv, y, \d+\)", "split(conv2.qconv, y, 1)", conv2))
     assert "split(conv2.qconv, y, 1)" in tilewright(*asked, "--schedule", f"conv2={text}")
     assert load(target).segments[0].program != program
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "report", "evaluate"])
+def test_a_schedule_for_another_machine_is_noted(command, tilewright, capsys, model, tmp_path):
+    text = tmp_path / "conv2.txt"
+    text.write_text(tilewright("evaluate", model, "--config", "4x4", "--layer", "conv2"), "utf-8")
+    given = ("--layer", "conv2", "--schedule", text)
+    if command != "evaluate":
+        given = ("--schedule", f"conv2={text}", "--json" if command == "run" else "-o")
+        given += () if command == "run" else (tmp_path / ("page.html", "net.tw")[command < "d"],)
+    for machine in ("8x8", "4x4"):
+        capsys.readouterr()
+        main([command, str(model), "--config", machine, *map(str, given)])
+        said = capsys.readouterr().err
+        assert ("printed for configuration `4x4`, not `8x8`" in said) == (machine == "8x8")
 
 
 def test_passes_show_a_given_schedule(tilewright, capsys, model, tmp_path):

@@ -87,6 +87,14 @@ def test_a_network_has_figures_of_its_own(text):
         read_condition(text, ("ms(ic)",), "here")
 
 
+def test_the_start_of_a_networks_name_will_do():
+    known = ("ms(kws_int8_qdq)", "ms(ic)", "ms(ic_float)", "cycles(kws_int8_qdq)")
+    for text, figure in (("ms(kws) < 20", "ms(kws_int8_qdq)"), ("ms(ic) < 20", "ms(ic)")):
+        assert read_condition(text, known, "here").names == {figure}
+    with pytest.raises(UsageError, match=r"choose `ms\(ic\)` or `ms\(ic_float\)`"):
+        read_condition("ms(i) < 20", known, "here")
+
+
 @pytest.mark.parametrize(
     "text", ["ms() < 1", "ms(a, b) < 1", "ms(1) < 1", "ms(x=a) < 1", "a(b)(c) < 1"]
 )

@@ -114,6 +114,13 @@ def test_the_command_draws_runs_of_the_past(tmp_path, capsys):
     empty = tmp_path / "empty.db"
     assert main(["tune", "--database", str(empty), "-o", str(tmp_path / "none.html")]) == 2
     assert capsys.readouterr().err == (
+        f"error: `--database {empty}`: expected records of earlier runs, got no such file; correct "
+        f"the path, or tune first: `tilewright tune MODEL --database {empty}`\n"
+    )
+    assert not empty.exists()
+    Database(empty).close()
+    assert main(["tune", "--database", str(empty), "-o", str(tmp_path / "none.html")]) == 2
+    assert capsys.readouterr().err == (
         f"error: `--output {tmp_path / 'none.html'}`: expected records of a run, got "
         f"none in `{empty}`; tune a model without `--list` first\n"
     )
