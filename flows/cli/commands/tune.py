@@ -33,7 +33,12 @@ from ...execution.recorded_choices import (
     records_path,
 )
 from ...sweep.records import Database
-from ..arguments import USUAL_OR_BOARDS, add_configuration, chosen_configuration
+from ..arguments import (
+    USUAL_OR_BOARDS,
+    add_configuration,
+    chosen_configuration,
+    connected_board,
+)
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
@@ -373,7 +378,11 @@ def _tune_layers(
 
     budget = TuningBudget.parse(arguments.budget)
     graph = import_model(arguments.source, **chosen_overrides(arguments).of_import)
-    configuration = chosen_configuration(arguments) or DEFAULT
+    configuration = chosen_configuration(arguments)
+    if configuration is None:  # that of the board, or of the first of several
+        boards = (connected_board(each, arguments.source, None) for each in arguments.devices)
+        held_by = next(filter(None, boards), None)
+        configuration = DEFAULT if held_by is None else held_by.configuration
     memory, devices = memory_model(arguments).with_stalls(0.0), None
     if arguments.devices:
         shared = held.enter_context(

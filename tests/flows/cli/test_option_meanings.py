@@ -108,6 +108,8 @@ def test_commands_that_model_a_board_take_its_machine():
     for command, action in having("--board").items():
         if action.dest == "modelled_board":
             assert "or that of the board" in str(having("--config")[command].help), command
+    for command, action in having("--clock").items():
+        assert ("that of the board" in str(action.help)) <= (command in having("--board")), command
 
 
 def test_a_chip_has_the_resources():
