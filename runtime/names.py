@@ -6,7 +6,15 @@ A layer is a node, or several nodes that pass values to each other on chip.
 from collections import Counter
 
 from ..compiler.graph import Graph, Node, is_accelerated
-from ..compiler.graph.short_names import JOINT, denotes, short_name, similar_names, without_operator
+from ..compiler.graph.short_names import (
+    JOINT,
+    denotes,
+    numbered,
+    short_name,
+    similar_names,
+    unique_short_names,
+    without_operator,
+)
 from ..compiler.module import Layer, Module
 
 
@@ -20,15 +28,14 @@ def node_names(graph: Graph) -> dict[str, str]:
     owners = Counter(
         without_operator(short_name(node.name)) for node in filter(is_accelerated, nodes)
     )
-    names: dict[str, str] = {}
-    taken = Counter[str]()
-    for node in nodes:
-        short = short_name(node.name)
-        alone = is_accelerated(node) and owners[without_operator(short)] == 1
-        name = without_operator(short) if alone else short
-        taken[name] += 1
-        names[node.outputs[0].name] = name if taken[name] == 1 else f"{name}#{taken[name]}"
-    return names
+    shorts = unique_short_names([node.name for node in nodes])
+    names = (
+        without_operator(short)
+        if is_accelerated(node) and owners[without_operator(short)] == 1
+        else short
+        for node, short in zip(nodes, shorts, strict=True)
+    )
+    return dict(zip((node.outputs[0].name for node in nodes), numbered(names), strict=True))
 
 
 def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
@@ -55,11 +62,11 @@ def layer_names(module: Module) -> dict[str, str]:
     """Return a short name for each step, by the value that it produces.
 
     The name of a fused layer joins the paths of its nodes: `conv3 + residual + pool`. It omits the
-    operators, which reports show in another column. If two accelerator layers would share a name, a
-    number follows.
+    operators, which reports show in another column. Names of accelerator layers differ: they have
+    as many parts of their paths as that takes.
     """
     names: dict[str, str] = {}
-    taken: dict[str, int] = {}
+    whole: dict[str, str] = {}
     nodes = layer_nodes(module)
     for step in module.steps:
         if isinstance(step, str):
@@ -67,15 +74,11 @@ def layer_names(module: Module) -> dict[str, str]:
             names[step] = short_name(node.name if node is not None else step)
             continue
         for layer in module.segments[step].layers:
-            base = _layer_name(layer, nodes[layer.output])
-            taken[base] = taken.get(base, 0) + 1
-            names[layer.output] = base if taken[base] == 1 else f"{base}#{taken[base]}"
-    return names
-
-
-def _layer_name(layer: Layer, nodes: tuple[Node, ...]) -> str:
-    fused = JOINT.join(node.name for node in nodes)
-    return short_name(fused if len(nodes) > 1 else layer.name)
+            own = nodes[layer.output]
+            names[layer.output] = ""  # keeps the order of the run
+            joined = JOINT.join(node.name for node in own)
+            whole[layer.output] = joined if len(own) > 1 else layer.name
+    return names | dict(zip(whole, unique_short_names([*whole.values()]), strict=True))
 
 
 def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:

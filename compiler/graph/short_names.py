@@ -14,12 +14,12 @@ WEIGHT = re.compile(r"/ReadVariableOp\b.*")
 MAX_LISTED = 8
 
 
-def short_name(name: str) -> str:
-    """Return the last two parts of the last path in a name that an exporter joined with `;`.
+def short_name(name: str, parts: int = 2) -> str:
+    """Return the last parts of the last path in a name that an exporter joined with `;`.
 
     The short name of a fused layer has those of its nodes, without operators if they differ.
     """
-    shorts = ["/".join(_path(part).rsplit("/", 2)[-2:]) for part in name.split(JOINT)]
+    shorts = ["/".join(_path(part).split("/")[-parts:]) for part in name.split(JOINT)]
     owners = [without_operator(short) for short in shorts]
     fused = len(shorts) > 1 and len(set(owners)) == len(owners)
     return JOINT.join(owners if fused else shorts)
@@ -36,15 +36,47 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [s if counts[s] == 1 else name for s, name in zip(shorts, names, strict=True)]
 
 
+def unique_short_names(names: Sequence[str]) -> list[str]:
+    """Return a short form of each name, with as many parts of its path as tell it from all others.
+
+    Names of one path are numbered.
+    """
+    shorts = [short_name(name) for name in names]
+    same = Counter(names)
+    growing = {at for at, name in enumerate(names) if same[name] == 1}
+    parts = 2
+    while growing:
+        parts += 1
+        counts = Counter(shorts)
+        longer = {at: short_name(names[at], parts) for at in growing if counts[shorts[at]] > 1}
+        growing = {at for at, text in longer.items() if text != shorts[at]}
+        for at, text in longer.items():
+            shorts[at] = text
+    return numbered(shorts)
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """Return the names with a number behind each that came before: `conv`, `conv#2`."""
+    taken = Counter[str]()
+    found = []
+    for name in names:
+        taken[name] += 1
+        found.append(name if taken[name] == 1 else f"{name}#{taken[name]}")
+    return found
+
+
 def without_operator(short: str) -> str:
-    """Remove the operator after the slash from a short name."""
-    return short if JOINT in short else short.split("/", 1)[0]
+    """Remove the operator after the last slash from a short name."""
+    return short if JOINT in short or "/" not in short else short.rpartition("/")[0]
 
 
 def denotes(wanted: str, name: str) -> bool:
-    """Whether a word is a name, its short form, or the short form without the operator."""
-    short = short_name(name)
-    return wanted in (name, short, without_operator(short))
+    """Whether a word is a name, its short form, or the end of its path, also without operator."""
+    path = _path(name)
+    ends = (f"/{path}", f"/{path.rpartition('/')[0]}")
+    return wanted in (name, short_name(name)) or (
+        bool(wanted) and any(end.endswith(f"/{wanted}") for end in ends)
+    )
 
 
 def listed_names(names: Iterable[str]) -> str:

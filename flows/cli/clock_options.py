@@ -9,12 +9,13 @@ DEFAULT_CLOCK_MHZ = 100.0
 """A clock that the machine reaches on common FPGAs."""
 
 
-def add_clock(parser: argparse.ArgumentParser) -> None:
-    """Add `--clock`."""
+def add_clock(parser: argparse.ArgumentParser, *, board: bool = True) -> None:
+    """Add `--clock`; the help text names the board's where there may be one."""
+    usual = f"{DEFAULT_CLOCK_MHZ:g}"
+    default = f"that of the board, or {usual} without one" if board else usual
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
-        help="clock of the accelerator, for all times (default: that of the board, or "
-        f"{DEFAULT_CLOCK_MHZ:g} without one)",
+        help=f"clock of the accelerator, for all times (default: {default})",
     )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from ...compiler.graph.short_names import short_names
 from ...errors import UsageError
 from ...quoting import printable
 from ...wording import counted
+from ..execution.recorded_choices import records_path
 from ..sweep.records import Database
+from .clock_options import milliseconds_text
 from .console import say
 from .json_output import write_json
 from .progress import progress_bar
@@ -74,11 +76,14 @@ def list_kernels(
         say(f"no space: {count} {kind}: one schedule each")
 
 
-def list_layers(arguments: argparse.Namespace, module: "Module") -> None:
-    """Print the layers with their bounds, and the sizes of their spaces."""
+def list_layers(
+    arguments: argparse.Namespace, module: "Module", only: Collection[str] = ()
+) -> None:
+    """Print the layers, or these only, with their bounds and the sizes of their spaces."""
     from ..tuning.layer_search import search_layer
 
-    found = [search_layer(module, row["name"], 0) for row in module.report["layers"]]
+    names = [row["name"] for row in module.report["layers"]]
+    found = [search_layer(module, name, 0) for name in names if not only or name in only]
     if arguments.json:
         write_json(arguments.json, {"layers": [one.to_json() for one in found]})
     if arguments.json != "-":
@@ -88,7 +93,13 @@ def list_layers(arguments: argparse.Namespace, module: "Module") -> None:
             say(f"{name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
 
 
-def kernel_sentences(report: "TuningReport", path: Path) -> list[str]:
+def records_sentence(path: Path) -> str:
+    """Say where records are, and who uses them."""
+    option = "" if path == records_path() else f" --records {path}"
+    return f"records: {path}; `compile{option}` and `run{option}` use them"
+
+
+def kernel_sentences(report: "TuningReport") -> list[str]:
     """Return the end of a run for people: a line for each kernel, then the network."""
     lines = []
     for state in report.states:
@@ -104,12 +115,12 @@ def kernel_sentences(report: "TuningReport", path: Path) -> list[str]:
         )
     if report.after_s:
         lines.append(
-            f"kernels: {1e3 * report.before_s:.3f} ms before, {1e3 * report.after_s:.3f} ms now, "
+            f"kernels: {milliseconds_text(1e3 * report.before_s)} before, "
+            f"{milliseconds_text(1e3 * report.after_s)} now, "
             f"{report.before_s / report.after_s:.2f} times as fast, after "
             f"{counted(report.trials, 'trial')}"
         )
     lines.append(f"ended: {report.stopped}")
-    lines.append(f"records: {path}; `compile` and `run` use them")
     return lines
 
 

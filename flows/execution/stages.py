@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...compiler.frontend import RECIPE, recognise_layers
 from ...compiler.graph import Graph, Node
-from ...compiler.graph.short_names import similar_names
+from ...compiler.graph.short_names import JOINT, similar_names
 from ...compiler.pipeline import CompileRequest
 from ...compiler.pipeline.describe import STAGES, describe, describe_graph
 from ...compiler.pipeline.place import place
@@ -93,7 +93,7 @@ def stages_of(
 
     def wanted(node: Node) -> bool:
         known[node.name] = None
-        return is_called(node, layer or "")
+        return any(is_called(node, part) for part in (layer or "").split(JOINT))
 
     def unknown() -> UsageError:
         near = similar_names(layer or "", known)

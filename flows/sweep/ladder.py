@@ -471,14 +471,13 @@ class _LadderRun:
             return
         result.bounds = tuple(record.figures["cycles"] for record in records)
         result.units = tuple(record.figures["unit"] for record in records)
-        if not any(result.bounds):
-            names = ", ".join(f"`{network.name}`" for network in self.networks)
-            graph = self.networks[0].graph
-            idle = idle_sentence(graph, host_products(graph))
-            raise CompileError(
-                f"model {names}: expected layers on the accelerator, got none, so there are no "
-                f"cycles to compare; {idle}"
-            )
+        for network, bound in zip(self.networks, result.bounds, strict=True):
+            if not bound:
+                idle = idle_sentence(network.graph, host_products(network.graph))
+                raise CompileError(
+                    f"model `{network.name}`: expected layers on the accelerator, got none, so "
+                    f"there are no cycles to compare; {idle}"
+                )
         least = self._weighted(result.bounds)
         known = self._known(result.point)
         peak = result.point.machine.configuration.tile_bytes

@@ -10,7 +10,7 @@ smaller first tiles, see `first_tiles`.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -272,6 +272,7 @@ def search_network(
     devices: LayerTrials | None = None,
     records: LayerRecords | None = None,
     workers: CandidateWorkers | None = None,
+    only: Collection[str] = (),
     watch: Callable[[SearchedLayer], None] = lambda result: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SearchedNetwork:
@@ -295,6 +296,8 @@ def search_network(
         Where outcomes are looked up and kept; None for nowhere.
     workers
         Count the exact cycles of candidates; None for this process.
+    only
+        Search the schedules of these layers alone, and no other divisions; empty for everything.
 
     Returns
     -------
@@ -316,10 +319,11 @@ def search_network(
         return clock() < started + CHAINS_SHARE * (end - started)
 
     try:
-        search_chains(network, math.ceil(CHAINS_SHARE * trials), may_divide)
+        if not only:
+            search_chains(network, math.ceil(CHAINS_SHARE * trials), may_divide)
         left = trials - len(network.chains)
         module, division, schedules = network.module(), network.division, network.kept
-        for name, share in _shares(module):
+        for name, share in _shares(module, only):
             if (now := clock()) >= end:
                 results[name] = SearchedLayer(name, 0, 0, 0, skipped="no time was left for it")
                 continue
@@ -339,7 +343,8 @@ def search_network(
             if result.steps and clock() < end:
                 network.attempt({**network.kept, name: result.steps})
             watch(result)
-        search_first_tiles(network, left, lambda: clock() < end)
+        if not only:
+            search_first_tiles(network, left, lambda: clock() < end)
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
     order = dict.fromkeys(row["name"] for row in module.report["layers"])
@@ -350,7 +355,7 @@ def search_network(
     )  # fmt: skip
 
 
-def _shares(module: Module) -> Iterator[tuple[str, float]]:
+def _shares(module: Module, only: Collection[str]) -> Iterator[tuple[str, float]]:
     """Yield each layer with its share of the remaining budget, the farthest from its bound first.
 
     The last layer may use all that remains.
@@ -358,7 +363,8 @@ def _shares(module: Module) -> Iterator[tuple[str, float]]:
     gaps: dict[str, int] = {}
     for row in module.report["layers"]:
         gap = max(1, row["cycles"] - row["bound"])
-        gaps[row["name"]] = max(gap, gaps.get(row["name"], 0))
+        if not only or row["name"] in only:
+            gaps[row["name"]] = max(gap, gaps.get(row["name"], 0))
     left = sum(gaps.values())
     for name, gap in sorted(gaps.items(), key=lambda one: -one[1]):
         yield name, gap / left

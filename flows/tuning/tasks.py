@@ -1,15 +1,16 @@
 """The tasks of a network: its kernels that have a space of schedules, each of them once."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...compiler.cpu.kernels.choices import Choice, digest_of, workload_of
 from ...compiler.cpu.kernels.description import TunableDescription
 from ...compiler.graph import Graph
+from ...compiler.graph.short_names import listed_names
 from ...compiler.host import plan_host
-from ...errors import CompileError
-from ...runtime.names import node_names
+from ...errors import CompileError, UsageError
+from ...runtime.names import is_called, node_names
 from .features import Features
 from .machines import TuningMachine
 from .trial import TuningSetting
@@ -101,6 +102,25 @@ def tasks_of(graph: Graph, machine: TuningMachine) -> list[KernelTask]:
             if isinstance(description, TunableDescription) and _has_space(description, machine):
                 found.setdefault(description, []).append(names[step.output])
     return [KernelTask(tuple(own), product, machine) for product, own in found.items()]
+
+
+def tasks_of_layer(tasks: Sequence[KernelTask], graph: Graph, wanted: str) -> list[KernelTask]:
+    """Return the tasks of the layers that a word means.
+
+    Raises
+    ------
+    UsageError
+        If no kernel with a space has the name.
+    """
+    names = node_names(graph)
+    called = {names[node.outputs[0].name] for node in graph.nodes if is_called(node, wanted)}
+    found = [task for task in tasks if not {wanted, *called}.isdisjoint(task.names)]
+    if not found:
+        known = listed_names(name for task in tasks for name in task.names)
+        raise UsageError(
+            f"`--layer {wanted}`: expected a kernel with free decisions; choose one of {known}"
+        )
+    return found
 
 
 def without_space(graph: Graph, machine: TuningMachine) -> dict[str, int]:

@@ -245,6 +245,57 @@ def test_joined_layers_tell_what_they_share_once(pages):
             assert view.evaluate("joined", name) == shown
 
 
+def test_labels_in_bars_fit_or_are_left_out(reports, tmp_path):
+    first, second = json.loads(json.dumps(reports))
+    first["causes"] |= {"compute": 85, "memory": 12, "latency": 2, "dispatch": 1}
+    page = tmp_path / "narrow.html"
+    page.write_text(render_comparison(comparison(first, second)), "utf-8")
+    with opened(page, 390) as (view, _):
+        parts = view.locator(".stack > div")
+        assert parts.count() > 4
+        for part in parts.all():
+            wanted, room = part.evaluate("it => [it.scrollWidth, it.clientWidth]")
+            assert wanted <= room, part.inner_text()
+
+
+def test_dots_do_not_cover_the_name_of_the_slope(reports, tmp_path):
+    data = json.loads(json.dumps(reports[0]))
+    first = next(layer for layer in data["layers"] if layer["macs_per_cycle"])
+    slope = data["roofline"]["bytes_per_cycle"]
+    per_byte = [2 ** (at / 8) for at in range(8)]
+    data["layers"] = [
+        {**first, "name": f"layer{at}", "macs_per_byte": each, "macs_per_cycle": slope * each}
+        for at, each in enumerate(per_byte)
+    ]
+    page = tmp_path / "dots.html"
+    page.write_text(render(data), "utf-8")
+    inside = """name => [...document.querySelectorAll("#roofline .dot")].filter((dot) => {
+      const box = name.getBBox(), to = name.getScreenCTM().inverse().multiply(dot.getScreenCTM());
+      const at = new DOMPoint(dot.cx.baseVal.value, dot.cy.baseVal.value).matrixTransform(to);
+      const beside = (it, from, extent) => it > from - 6 && it < from + extent + 6;
+      return beside(at.x, box.x, box.width) && beside(at.y, box.y, box.height);
+    }).length"""
+    with opened(page) as (view, _):
+        name = view.locator("#roofline text", has_text="bytes a cycle")
+        assert view.locator("#roofline .dot").count() == len(per_byte)
+        assert name.evaluate(inside) == 0
+
+
+def test_the_range_of_one_seed_has_no_area(tmp_path):
+    place = "conv1", "processor, avx2, 1 thread", "a", "b"
+    trials = tuple(LoggedTrial({"y": at}, "ok", 1 - at / 20, 0.01) for at in range(6))
+    log = RunLog(*place, "random", 0, 6, "s", 2e-6, 0.0, trials)
+    page = tmp_path / "one.html"
+    page.write_text(render_tuning(page_data_of_logs("digits", [log])), "utf-8")
+    within = """band => {
+      const box = band.getBBox(), steps = [...Array(40).keys()].map((at) => (at + 0.5) / 40);
+      return steps.flatMap((x) => steps.map((y) => band.isPointInFill(
+        new DOMPoint(box.x + x * box.width, box.y + y * box.height)))).filter(Boolean).length;
+    }"""
+    with opened(page) as (view, _):
+        assert view.locator("#curves path[fill-opacity]").evaluate(within) == 0
+
+
 def test_numbers_have_three_digits_and_the_right_prefix(pages):
     cases = {0.0085: "8.50 mJ", 999.7: "1.00 kJ", 70856: "70.9 kJ", 12: "12 J", 3.1e-7: "310 nJ"}
     with opened(pages["report"]) as (view, _):
@@ -263,6 +314,9 @@ def test_a_sweep_without_result_says_so_and_has_a_legend(swept, tmp_path):
         )
         assert "Nearest: lanes=" in view.inner_text("#verdict")
         assert view.locator("#scatter .legend").text_content() == "excluded"
+        cards = view.inner_text("#cards").splitlines()
+        assert cards[cards.index("Excluded") + 2] == "4 by ms < 0.0001"
+        assert cards[cards.index("Programs") + 2] == "none was compiled"
         assert view.is_hidden("#parallel-card")
 
 

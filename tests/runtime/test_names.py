@@ -71,7 +71,7 @@ def test_paths_are_cut_to_what_says_most():
 def test_names_of_nodes_are_short_and_differ():
     names = ["a/first/Conv", "a/first/Add", "b/second/Conv", "c/third/Conv", "d/third/Conv"]
     assert list(node_names(chain(names, [4]).graph).values()) == [
-        "first/Conv", "first/Add", "second", "third/Conv", "third/Conv#2",
+        "first/Conv", "first/Add", "second", "c/third/Conv", "d/third/Conv",
     ]  # fmt: skip
 
 
@@ -122,12 +122,18 @@ def test_operators_are_left_out_where_the_rest_tells_nodes_apart():
     assert layer_names(module) == {"v1": "block/Conv + block/Add"}
 
 
-def test_layers_of_one_name_are_numbered():
-    module = chain(["m/conv/Conv", "m/add/Add", "n/conv/Conv", "n/add/Add"], [1, 3])
+def test_names_of_layers_have_as_many_parts_as_tell_them_apart():
+    module = chain(["a/m/conv/Conv", "a/m/add/Add", "a/n/conv/Conv", "a/n/add/Add"], [1, 3])
+    assert layer_names(module) == {"v1": "m/conv + m/add", "v3": "n/conv + n/add"}
+    for wanted in ("n/conv + n/add", "n/add/Add", "n/add", "a/n/conv"):
+        assert [layer.output for _, layer in find_layers(module, wanted)] == ["v3"], wanted
+    assert [layer.output for _, layer in find_layers(module, "add")] == ["v1", "v3"]
+
+
+def test_layers_of_one_path_are_numbered():
+    module = chain(["m/conv/Conv", "m/add/Add", "m/conv/Conv", "m/add/Add"], [1, 3])
     assert layer_names(module) == {"v1": "conv + add", "v3": "conv + add#2"}
     assert [layer.output for _, layer in find_layers(module, "conv + add#2")] == ["v3"]
-    assert [layer.output for _, layer in find_layers(module, "n/add/Add")] == ["v3"]
-    assert [layer.output for _, layer in find_layers(module, "add")] == ["v1", "v3"]
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -171,3 +177,11 @@ def test_the_short_name_of_a_fused_layer_has_those_of_its_nodes():
     assert short_name("a;m/conv/Conv2D + b;m/add/Add") == "conv + add"
     assert short_name("m/block/Conv + m/block/Add") == "block/Conv + block/Add"
     assert denotes("conv + add", "a;m/conv/Conv2D + b;m/add/Add")
+
+
+def test_the_end_of_a_path_denotes_a_node():
+    name = "a;/net/block3/layer5/conv2/Conv"
+    for wanted in (name, "block3/layer5/conv2/Conv", "block3/layer5/conv2", "conv2", "Conv"):
+        assert denotes(wanted, name), wanted
+    for wanted in ("", "onv", "lock3/layer5/conv2", "layer5", "block3/layer5", "a"):
+        assert not denotes(wanted, name), wanted

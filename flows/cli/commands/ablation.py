@@ -28,7 +28,7 @@ from ...ablation.variants import Progress, measure_layer, measure_variant, varia
 from ...bench.resnet18_layers import RESNET18, ConvolutionShape
 from ...execution.quantise_model import integer_graph
 from ...reports import terminal as report
-from ..arguments import add_configuration, chosen_configuration
+from ..arguments import USUAL_OR_BOARDS, add_configuration, chosen_configuration
 from ..calibration_options import (
     CalibrationOptions,
     add_calibration,
@@ -55,7 +55,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",
     )  # fmt: skip
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_operators(parser)
     add_fixes(parser)
     parser.add_argument(

@@ -12,6 +12,7 @@ from ....wording import counted
 from ...execution.compile_cache import SUFFIX
 from ...reports.placement_table import placement_of, show_placement, unfit_sentence
 from ..arguments import (
+    USUAL_OR_BOARDS,
     add_configuration,
     chosen_configuration,
     compile_anew,
@@ -32,7 +33,7 @@ from ..schedule_options import add_schedules, change_sentences, chosen_schedules
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_operators(parser)
     add_fixes(parser)
     add_states(parser)

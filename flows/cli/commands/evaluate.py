@@ -12,7 +12,7 @@ from ....errors import UsageError
 from ....file_access import MAX_TEXT_BYTES, parse_json, read_part, reason
 from ....wording import counted
 from ...tuning.layer_bench import Evaluation, LayerBench, Verdict
-from ..arguments import add_configuration, chosen_configuration, load_module
+from ..arguments import USUAL_OR_BOARDS, add_configuration, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
@@ -25,7 +25,7 @@ from ..schedule_options import steps_of_layer, tell_of_other_machines
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     parser.add_argument(
         "--layer", required=True, metavar="NAME",
         help="name of the layer or of one of its nodes",

@@ -14,7 +14,7 @@ from ...bare_metal.folder import ObjectFile, check_folder, object_code, write_fo
 from ...bare_metal.network import Sizes, network_in_c
 from ...execution.samples import random_samples, read_samples
 from ...execution.timed import require_segments
-from ..arguments import add_configuration, chosen_configuration, load_module
+from ..arguments import USUAL_OR_BOARDS, add_configuration, chosen_configuration, load_module
 from ..console import configuration_sentence, say
 from ..json_output import add_json, check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--input", type=Path, metavar="FILE",
         help=".npz or .npy whose first sample `--hex` runs (default: random)",
     )  # fmt: skip
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_memory(parser, "main memory of the board")
     add_json(parser, "the sizes")
     parser.set_defaults(function=export)

@@ -28,7 +28,7 @@ from ...execution.stages import (
     stages_of,
 )
 from ...reports import terminal as report
-from ..arguments import add_configuration, chosen_configuration, compile_placed
+from ..arguments import USUAL_OR_BOARDS, add_configuration, chosen_configuration, compile_placed
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
@@ -68,7 +68,7 @@ class PassResult:
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_operators(parser)
     add_fixes(parser)
     parser.add_argument(

@@ -33,7 +33,12 @@ from ...execution.recorded_choices import (
     records_path,
 )
 from ...sweep.records import Database
-from ..arguments import add_configuration, chosen_configuration
+from ..arguments import (
+    USUAL_OR_BOARDS,
+    add_configuration,
+    chosen_configuration,
+    connected_board,
+)
 from ..console import say
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
@@ -45,6 +50,7 @@ from ..tuning_results import (
     layer_sentences,
     list_kernels,
     list_layers,
+    records_sentence,
     write_page,
 )
 
@@ -72,8 +78,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="kernels of this processor or of a GPU, by trials; or layers of the accelerator, by "
         "exact cycles (default: host)",
     )  # fmt: skip
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_memory(parser, "main memory of the accelerator")
+    parser.add_argument(
+        "--layer", metavar="NAME",
+        help="tune only this layer: its name or that of one of its nodes; other divisions into "
+        "layers are then not tried",
+    )  # fmt: skip
     parser.add_argument(
         "--device", action="append", default=[], metavar="ADDRESS", dest="devices",
         help="what runs the programs that are tried; several share them: remote://AGENT/host for "
@@ -155,6 +166,7 @@ def tune_(arguments: argparse.Namespace) -> None:
             "path, or tune first: `tilewright tune MODEL"
             + (f" --database {shell_word(str(path))}`" if arguments.database else "`")
         )
+    kept = records_sentence(path)
     with Database(path) as database:
         records = KernelRecords(database)
         quiet = arguments.json == "-"
@@ -165,9 +177,9 @@ def tune_(arguments: argparse.Namespace) -> None:
         tuned: set[str] | None = None
         if arguments.source is not None and arguments.target == "accelerator":
             with ExitStack() as held:
-                tuned = _tune_layers(arguments, database, held)
+                tuned = _tune_layers(arguments, database, held, kept)
         elif arguments.source is not None:
-            tuned = _tune_model(arguments, records, path)
+            tuned = _tune_model(arguments, records, kept)
         database.flush()  # the results are told, even if the disk has no room for them
         if arguments.output:
             write_page(arguments, database, tuned)
@@ -257,10 +269,10 @@ def _default_database() -> Path:
     return kept_folder(SWEEPS, "tune") / FILE
 
 
-def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: Path) -> set[str]:
+def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", kept: str) -> set[str]:
     """Tune or list kernels, and return their workloads."""
     from ....compiler.frontend import import_model, recognise_layers
-    from ...tuning.tasks import tasks_of, without_space
+    from ...tuning.tasks import tasks_of, tasks_of_layer, without_space
     from ...tuning.tune import TuningBudget, tune
 
     budget = TuningBudget.parse(arguments.budget)
@@ -278,8 +290,10 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
                 f"`{arguments.source}`: expected kernels with free decisions, such as "
                 "convolutions, got none; there is nothing to tune"
             )
+        if arguments.layer:
+            tasks = tasks_of_layer(tasks, graph, arguments.layer)
         if arguments.listing:
-            list_kernels(arguments, tasks, without_space(graph, machine))
+            list_kernels(arguments, tasks, {} if arguments.layer else without_space(graph, machine))
             return {task.workload for task in tasks}
         with progress_bar() as advance:
 
@@ -295,7 +309,7 @@ def _tune_model(arguments: argparse.Namespace, records: "KernelRecords", path: P
     if arguments.json:
         write_json(arguments.json, report.to_json())
     if arguments.json != "-":
-        for line in (*kernel_sentences(report, path), *measurer.sentences()):
+        for line in (*kernel_sentences(report), kept, *measurer.sentences()):
             say(line)
     return {task.workload for task in tasks}
 
@@ -352,7 +366,9 @@ def _gpu_of(arguments: argparse.Namespace) -> "TuningMachine":
         ) from problem
 
 
-def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitStack) -> set[str]:
+def _tune_layers(
+    arguments: argparse.Namespace, database: Database, held: ExitStack, kept: str
+) -> set[str]:
     """Search or list layers, and return the network's hash."""
     from ....compiler.frontend import import_model
     from ....compiler.scheduling.kernel_programs import ProgramStore
@@ -369,7 +385,11 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
 
     budget = TuningBudget.parse(arguments.budget)
     graph = import_model(arguments.source, **chosen_overrides(arguments).of_import)
-    configuration = chosen_configuration(arguments) or DEFAULT
+    configuration = chosen_configuration(arguments)
+    if configuration is None:  # that of the board, or of the first of several
+        boards = (connected_board(each, arguments.source, None) for each in arguments.devices)
+        held_by = next(filter(None, boards), None)
+        configuration = DEFAULT if held_by is None else held_by.configuration
     memory, devices = memory_model(arguments).with_stalls(0.0), None
     if arguments.devices:
         shared = held.enter_context(
@@ -394,8 +414,9 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
             store=store,
         )
     require_segments(module, "schedules")
+    only = _layers_called(module, arguments.layer) if arguments.layer else ()
     if arguments.listing:
-        list_layers(arguments, module)
+        list_layers(arguments, module, only)
         return {graph_digest(graph)}
     total, counted_by = 0, devices.counted_by if devices else ""
     records = LayerRecords(database, graph, configuration, memory, counted_by)
@@ -409,26 +430,42 @@ def _tune_layers(arguments: argparse.Namespace, database: Database, held: ExitSt
         held.callback(executor.close)
         workers = CandidateWorkers(executor, configuration, memory)
     with progress_bar() as advance:
-        advance("searching divisions into layers", 0, None)
+        advance("searching", 0, None)
 
         def watch(result: SearchedLayer) -> None:
             nonlocal total
             total += 1
             name = printable(short_name(result.name))
-            advance(f"searching {name:.40}", total, len(module.report["layers"]))
+            advance(f"searching {name:.40}", total, len(only or module.report["layers"]))
 
         found = search_network(
             module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
-            devices=devices, records=records, workers=workers, watch=watch,
+            devices=devices, records=records, workers=workers, only=only, watch=watch,
         )  # fmt: skip
     trials = devices.log if devices else []
     if arguments.json:
         more = {"trials": [one.to_json() for one in trials]} if devices else {}
         write_json(arguments.json, {**found.to_json(), **more})
     if arguments.json != "-":
-        for line in (*layer_sentences(found), *(devices.shared.sentences() if devices else ())):
+        for line in layer_sentences(found):
+            say(line)
+        if found.schedules:
+            say(kept)
+        for line in devices.shared.sentences() if devices else ():
             say(line)
         for one in trials:
             if one.cycles is None:
                 say(f"{one.layer}: {one.verdict}: {one.text}")
     return {graph_digest(graph)}
+
+
+def _layers_called(module: "Module", wanted: str) -> tuple[str, ...]:
+    """Return the names of the layers that a word means."""
+    from ....runtime.names import find_layers, similar_layers
+
+    if found := find_layers(module, wanted):
+        return tuple(dict.fromkeys(layer.name for _, layer in found))
+    raise UsageError(
+        f"`--layer {wanted}`: expected the name of a layer on the accelerator"
+        + similar_layers(module, wanted)
+    )

@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help=f"vary a hardware parameter, one of {', '.join(VARIABLE)}; may be repeated",
     )  # fmt: skip
     add_program_for(parser)
-    add_clock(parser)
+    add_clock(parser, board=False)
     add_json(parser, "the table")
     add_calibration(parser)
     parser.set_defaults(function=what_if)

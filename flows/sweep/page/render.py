@@ -18,6 +18,7 @@ from ..figures import FIGURES
 from ..outcome import STATES, SweepOutcome
 from ..outcome_json import outcome_json
 from ..path_limits import LIMITS
+from ..verdict import exclusion_sentence
 
 FOLDER = Path(__file__).parent / "assets"
 
@@ -33,6 +34,7 @@ def page_data(outcome: SweepOutcome) -> dict[str, Any]:
         "date": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
         "figures": {name: FIGURES[name] for name in outcome.shown},
         "states": STATES,
+        "excluded": exclusion_sentence(outcome),
         "limits": dict(LIMITS),
         "memory": [dimension.name for dimension in outcome.space.dimensions if dimension.in_memory],
         "own_clock": outcome.own_clock,

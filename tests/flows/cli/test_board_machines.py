@@ -36,6 +36,17 @@ def test_a_board_with_a_preset_needs_no_config(tilewright, program, model):
         assert tilewright("asm", program, "--device", address).startswith("4x4 (4x4 MACs")
 
 
+def test_a_tuner_takes_the_machine_of_its_board(tilewright, model, tmp_path):
+    with serve_in_background(StubBoard(PRESETS["4x4"])) as server:
+        address = server.port.address
+        said = json.loads(tilewright(
+            "tune", model, "--target", "accelerator", "--device", address, "--layer", "conv1",
+            "--budget", 1, "--database", tmp_path / "it.db", "--json",
+        ))  # fmt: skip
+    assert [layer["layer"] for layer in said["layers"]] == ["conv1"]
+    assert {trial["device"] for trial in said["trials"]} == {address}
+
+
 def test_a_machine_that_was_built_here_is_known_by_its_name(own_cache, tilewright, program, capsys):
     with serve_in_background(StubBoard(OWN)) as server:
         address = server.port.address

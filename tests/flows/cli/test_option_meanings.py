@@ -93,6 +93,25 @@ def test_only_run_takes_a_gpu_beside_an_accelerator(command):
             given.parse_args(words)
 
 
+def test_a_layer_is_shown_searched_or_judged_by_the_same_names():
+    found = having("--layer")
+    assert sorted(found) == ["evaluate", "inspect", "passes", "tune"]
+    for command, action in found.items():
+        assert re.search(
+            r"name (of the layer )?or (that )?of one of its nodes", str(action.help)
+        ), command
+        assert action.metavar == "NAME"
+
+
+def test_commands_that_model_a_board_take_its_machine():
+    """`--board` of `sweep`, `agent` and others means another thing, or there is none."""
+    for command, action in having("--board").items():
+        if action.dest == "modelled_board":
+            assert "or that of the board" in str(having("--config")[command].help), command
+    for command, action in having("--clock").items():
+        assert ("that of the board" in str(action.help)) <= (command in having("--board")), command
+
+
 def test_a_chip_has_the_resources():
     found = having("--chip")
     assert sorted(found) == sorted(BUILDING)

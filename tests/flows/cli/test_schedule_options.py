@@ -181,5 +181,7 @@ def test_schedules_of_shortened_names_belong_to_the_layers(monkeypatch):
     given = {"conv": "a", "dense/BiasAdd": "b", "v2": "c", "unknown": "d"}
     whole, bias = list(layers)[:2]
     assert by_whole_name(module, given) == {whole: "a", bias: "b", "v2": "c", "unknown": "d"}
-    with pytest.raises(UsageError, match="which means `head/MatMul`, `head/MatMul#2`; choose one"):
+    with pytest.raises(
+        UsageError, match="which means `one/head/MatMul`, `two/head/MatMul`; choose one"
+    ):
         by_whole_name(module, {"head": "e"})

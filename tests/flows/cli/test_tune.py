@@ -1,6 +1,7 @@
 """`tilewright tune`: what it finds is used by `compile` and `run`, and can be turned off."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,32 @@ def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):
 def test_mistakes_of_the_user(options, message, tmp_path, capsys):
     assert main(["tune", str(DIGITS), "--database", str(tmp_path / "it.db"), *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_one_layer_is_tuned_alone(tmp_path, capsys):
+    path = tmp_path / "one.db"
+    command = ["tune", str(DIGITS), "--database", str(path), "--layer", "conv2"]
+    assert main([*command, "--threads", "1", "--list", "--json"]) == 0
+    assert [task["kernels"] for task in json.loads(capsys.readouterr().out)["tasks"]] == [["conv2"]]
+    assert main([*command, "--threads", "1", "--budget", "2"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("conv2: 2 of ")
+    option = f"--records {path}"
+    assert f"records: {path}; `compile {option}` and `run {option}` use them" in said
+    accelerator = [*command, "--target", "accelerator", "--config", "8x8"]
+    assert main([*accelerator, "--list"]) == 0
+    assert re.fullmatch(r"conv2: [\d,]+ cycles, .*\n", capsys.readouterr().out)
+    assert main([*accelerator, "--budget", "9", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [layer["layer"] for layer in found["layers"]] == ["conv2"]
+    assert not found["chains"]
+    assert not found["first_tiles"]
+
+
+@pytest.mark.parametrize("target", ["host", "accelerator"])
+def test_a_layer_that_is_not_there_is_named(target, tmp_path, capsys):
+    command = ["tune", str(DIGITS), "--database", str(tmp_path / "it.db"), "--target", target]
+    assert main([*command, "--layer", "conv9"]) == 2
+    error = capsys.readouterr().err
+    assert "`--layer conv9`: expected " in error
+    assert "`conv1`" in error

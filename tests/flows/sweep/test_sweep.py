@@ -318,17 +318,18 @@ def test_a_space_too_large_to_list_is_refused(digits):
     )
 
 
-def test_a_network_without_accelerated_layers_is_refused(tmp_path):
+def test_a_network_without_accelerated_layers_is_refused(digits, tmp_path):
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])
     save(helper.make_model(graph), tmp_path / "float.onnx")
     network = SweepNetwork("float", import_model(tmp_path / "float.onnx"))
-    with pytest.raises(CompileError) as caught:
-        sweep([network], Space.of({"lanes": "4x4"}))
-    assert str(caught.value) == (
-        "model `float`: expected layers on the accelerator, got none, so there are no cycles to "
-        "compare; no convolution and no matrix product depends on the network's inputs"
-    )
+    for networks in ([network], [digits, network]):
+        with pytest.raises(CompileError) as caught:
+            sweep(networks, Space.of({"lanes": "4x4"}))
+        assert str(caught.value) == (
+            "model `float`: expected layers on the accelerator, got none, so there are no cycles "
+            "to compare; no convolution and no matrix product depends on the network's inputs"
+        )
 
 
 def test_every_state_is_explained(swept, kept):

@@ -9,6 +9,16 @@ const WAIT_NAMES = {
 const waitColour = (wait) => `wait-${wait}`;
 
 // A bar of cycles by cause.
+// A label that shows where the part is wide enough for it.
+function labelInside(part, text) {
+  const label = make("span", {}, text);
+  part.append(label);
+  whenSized(part, (width) => {
+    label.hidden = false;
+    label.hidden = width < label.offsetWidth + 6;
+  });
+}
+
 function stack(cycles, total, className, labelled) {
   const bar = make("div", { class: className, role: "img", "aria-label": CAUSES
     .filter((cause) => cycles[cause])
@@ -19,7 +29,7 @@ function stack(cycles, total, className, labelled) {
     const part = make("div", {
       style: `width:${100 * share}%;background:${colour(cause)}`,
     });
-    if (labelled && share > 0.09) part.textContent = percent(share);
+    if (labelled) labelInside(part, percent(share));
     bar.append(part);
   }
   hovers(bar, () => CAUSES.filter((cause) => cycles[cause]).map((cause) =>

@@ -257,5 +257,5 @@ function reasonOnce(sentence, number, told) {
 
 function figure(name, value, more) {
   return make("div", { class: "figure" }, make("div", { class: "name" }, name),
-    make("div", { class: "value" }, value), make("div", { class: "more" }, more));
+    make("div", { class: "value" }, value), make("div", { class: "more" }, ...prose(more)));
 }

@@ -1,5 +1,8 @@
 const MOST_LABELS = 12, MOST_NUMBERS = 6;
 
+// Where the slope may have its name, as shares of its length, and the pixels from a dot that do.
+const SHARES = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8], FREE = 60;
+
 // The roofline (Williams, Waterman and Patterson, CACM 2009) on logarithmic axes.
 function showRoofline() {
   const shown = DATA.layers
@@ -52,23 +55,30 @@ function rooflineChart(layers, width, height) {
     draw("text", { x: width - right, y: y(peak) - 8, "text-anchor": "end", class: "strong" },
       `${peak} MACs a cycle`));
   const tilt = (Math.atan2(y(peak) - y(start * slope), x(ridge) - x(start)) * 180) / Math.PI;
-  const middle = Math.sqrt(start * ridge);
+  const dots = layers.map((layer) =>
+    ({ layer, x: x(layer.macs_per_byte), y: y(layer.macs_per_cycle) }));
+  const middle = freestPlace(dots, SHARES.map((share) => start * (ridge / start) ** share)
+    .map((at) => ({ x: x(at), y: y(at * slope) - 8 })));
   svg.append(draw("text", { x: 0, y: 0, "text-anchor": "middle", class: "strong", transform:
-    `translate(${x(middle)} ${y(middle * slope) - 8}) rotate(${tilt})` },
-    `${slope} bytes a cycle`));
+    `translate(${middle.x} ${middle.y}) rotate(${tilt})` }, `${slope} bytes a cycle`));
   svg.append(
     draw("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" },
       "MACs per byte moved"),
     draw("text", { x: 0, y: 11 }, "MACs per cycle"));
   const roof = [{ x: width - right - 62, y: y(peak) - 12, across: 62, down: 9 },
-    { x: x(middle), y: y(middle * slope) - 12, across: 44, down: 34 }];
+    { x: middle.x, y: middle.y - 4, across: 44, down: 34 }];
   for (let at = start; at < highX; at *= 1.06) {
     roof.push({ x: x(at), y: y(Math.min(peak, at * slope)), across: 3, down: 3 });
   }
-  drawDots(svg, layers.map((layer) =>
-    ({ layer, x: x(layer.macs_per_byte), y: y(layer.macs_per_cycle) })), roof,
-  { left, right: width - right, top, bottom: height - bottom });
+  drawDots(svg, dots, roof, { left, right: width - right, top, bottom: height - bottom });
   return svg;
+}
+
+// The first place that is free of dots, or the farthest from them.
+function freestPlace(dots, places) {
+  const room = (place) =>
+    Math.min(FREE, ...dots.map((dot) => Math.hypot(dot.x - place.x, dot.y - place.y)));
+  return places.reduce((best, place) => (room(place) > room(best) ? place : best));
 }
 
 // Dots, and one label for those that lie on each other, in the nearest free place.

@@ -43,11 +43,11 @@ function showHeading() {
     figure("On the front", grouped(count("front")), "no other machine beats them"),
     figure("Ruled out", grouped(count("ruled out")),
       "by their certified lower bound, not compiled"),
-    figure("Excluded", grouped(count("excluded")), "by a condition"),
+    figure("Excluded", grouped(count("excluded")), DATA.excluded || "by a condition"),
     figure("Failed", grouped(count("failed")), "the compiler or a tool rejects them"),
     figure("Programs", grouped(DATA.compiled + DATA.reused),
       DATA.compiled ? `${grouped(DATA.compiled)} compiled now, in ${quantity(DATA.seconds, "s")}`
-        : "all known from earlier"),
+        : DATA.reused ? "all known from earlier" : "none was compiled"),
   );
   byId("made").textContent = `Made by Tilewright ${DATA.version} on ${DATA.date}. ` +
     `Cycles are exact; milliseconds are cycles at ${DATA.own_clock

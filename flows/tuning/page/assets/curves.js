@@ -82,8 +82,8 @@ function curvesChart(task, curves, width) {
     const path = (name) => steps.map((step, at) =>
       `${at ? "H" : "M"}${x(at + 1)}${at ? "V" : " "}${y(step[name])}`).join("");
     const back = [...steps].reverse().map((step, at) =>
-      `${at ? "V" : "L"}${at ? "" : `${x(steps.length)} `}${y(step.high)}` +
-      `${at < steps.length - 1 ? `H${x(steps.length - 1 - at)}` : ""}`).join("");
+      `${at ? "V" : `L${x(steps.length)} `}${y(step.high)}` +
+      `${at ? `H${x(steps.length - at)}` : ""}`).join("");
     svg.append(draw("path", { d: `${path("low")}${back}Z`, fill: paint, "fill-opacity": 0.16 }));
     svg.append(draw("path", { d: path("middle"), fill: "none", stroke: paint, "stroke-width": 2,
       "stroke-dasharray": DASHES[TUNERS.indexOf(tuner) % DASHES.length] }));
