@@ -18,8 +18,8 @@ from ...isa.instructions import Instruction, Unit
 from ...isa.tokens import synthesise_tokens
 from .load_order import LoadOrder, Span, Spans
 
-DELAYS = 0, 300
-"""Cycles by which a load that passes may delay the one that it passes; both are tried."""
+PASSING = (0, False), (300, False), (0, True)
+"""The arguments of `LoadOrder.passing` that are tried."""
 
 ROUNDS = 3
 """Times that loads are ordered anew, each by the cycles of the order before."""
@@ -120,8 +120,8 @@ def reorder_loads(
         base = issued
         spans = [Span(*each) for each in spans_of(base.program, configuration)]
         loads = LoadOrder(base.order, used, spans, conflicts)
-        for delay in DELAYS:
-            order = loads.passing(delay)
+        for delay, patient in PASSING:
+            order = loads.passing(delay, patient=patient)
             found = issue([before[index] for index in order], configuration, measure)
             if found.cycles < issued.cycles:
                 issued = found._replace(order=[base.order[order[index]] for index in found.order])

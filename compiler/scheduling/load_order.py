@@ -7,8 +7,10 @@ durations issues them anew: of the next loads, it takes the first one that can s
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from ...isa.configuration import Configuration
 from ...isa.footprints import Footprint, data_conflict
@@ -16,6 +18,9 @@ from ...isa.instructions import Instruction, Unit
 
 WINDOW = 64
 """Maximum number of loads that a load may pass."""
+
+BLOCK = 128
+"""Instructions whose banks are compared with those of earlier ones at once."""
 
 
 class Span(NamedTuple):
@@ -88,7 +93,7 @@ class LoadOrder:
             self.queues[one.unit].append(index)
             self.lead[one.unit] = min(self.lead[one.unit], span.first - span.start)
         self.users: list[list[int]] = [[] for _ in order]
-        self.depends = [self._depend(index, order, conflicts) for index in range(len(order))]
+        self.depends = self._depend(order, conflicts)
         self.ports = [_ports(one) for one in used]
         self._begin(0)
 
@@ -100,37 +105,61 @@ class LoadOrder:
         self.free = dict.fromkeys(Unit, 0)
         self.loads = [index for index in self.queues[Unit.LOAD] if not self.depends[index]]
 
-    def _depend(self, index: int, order: Sequence[int], conflicts: dict[int, bool]) -> int:
-        """Note the instructions that one depends on, and return their number."""
-        later, found = self.used[index], 0
-        unit, _, _, _, _, low, high = later
-        touched, written = later.reads | later.writes, later.writes
-        seen = set() if unit is Unit.LOAD else {unit}
-        for other in range(index - 1, self.oldest[index] - 1, -1):
-            earlier = self.used[other]
-            if earlier[0] in seen:
+    def _depend(self, order: Sequence[int], conflicts: dict[int, bool]) -> list[int]:
+        """Note the instructions that each one depends on, and return their numbers."""
+        found, used = [0] * len(order), self.used
+        last, seen = -1, set[Unit | None]()
+        for index, other in self._possible():
+            if index != last:
+                last, seen = index, set()
+            unit = used[other].unit
+            if unit in seen:
                 continue
-            shared = (earlier[1] & written) | (earlier[2] & touched)
-            if not shared or (shared == 1 and (earlier[6] < low or high < earlier[5])):
-                continue  # most pairs, without a call
             pair = order[other] << 32 | order[index]
             conflict = conflicts.get(pair)
             if conflict is None:
-                conflict = conflicts[pair] = data_conflict(earlier, later)
+                conflict = conflicts[pair] = data_conflict(used[other], used[index])
             if conflict:
                 self.users[other].append(index)
-                found += 1
-                if earlier[0] is not Unit.LOAD:
-                    seen.add(earlier[0])
+                found[index] += 1
+                if unit is not Unit.LOAD:  # it has done all before this one
+                    seen.add(unit)
         return found
 
-    def passing(self, delay: int) -> list[int]:
+    def _possible(self) -> Iterator[tuple[int, int]]:
+        """Pairs of instructions, and of earlier ones from the nearest on, whose banks may meet.
+
+        Most pairs fail here, so this is the work of arrays.
+        """
+        units = np.array([one.unit for one in self.used], dtype=np.int64)
+        reads, writes = (
+            np.array(bits, dtype=np.uint64)
+            for bits in zip(*((one.reads, one.writes) for one in self.used), strict=True)
+        )
+        low, high = np.array([(one.dram_low, one.dram_high) for one in self.used]).T
+        oldest, places = np.array(self.oldest), np.arange(len(self.used))
+        for first in range(0, len(self.used), BLOCK):
+            mine = slice(first, first + BLOCK), None
+            others = slice(self.oldest[first], first + BLOCK)
+            shared = reads[others] & writes[mine]
+            shared |= writes[others] & (reads[mine] | writes[mine])
+            apart = (high[others] < low[mine]) | (high[mine] < low[others])
+            possible = (shared > 1) | ((shared == 1) & ~apart)
+            possible &= (places[others] < places[mine]) & (places[others] >= oldest[mine])
+            possible &= (units[others] != units[mine]) | (units[mine] == Unit.LOAD)
+            rows, columns = np.nonzero(possible[:, ::-1])
+            nearest = places[others][-1]
+            yield from zip((rows + first).tolist(), (nearest - columns).tolist(), strict=True)
+
+    def passing(self, delay: int, *, patient: bool = False) -> list[int]:
         """Issue the instruction that can start first, until none is left.
 
         Parameters
         ----------
         delay
             Cycles by which a load that passes may delay the next one in order.
+        patient
+            Whether a store lets instructions of other units pass that would wait for its bank.
         """
         self._begin(delay)
         order: list[int] = []
@@ -139,7 +168,10 @@ class LoadOrder:
         while len(order) < len(self.used):
             heads = [self.waiting[unit][0] for unit in others if self.waiting[unit]]
             starts = [(self._start(index), index) for index in heads if self._may_start(index)]
-            start, index = min([*starts, *self._next_load()])
+            starts += self._next_load()
+            start, index = min(starts)
+            if patient and self.used[index].unit is Unit.STORE:
+                start, index = min(self._hindered(start, index, starts), default=(start, index))
             self._issue(index, start)
             order.append(index)
             issued[index] = True
@@ -159,6 +191,18 @@ class LoadOrder:
             if user is not unit and end > start:
                 start = end
         return start
+
+    def _hindered(
+        self, start: int, store: int, starts: list[tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """Of the instructions that can start, those that need a port before a store leaves it."""
+        end = start + self.spans[store].retired - self.spans[store].start
+        ports = set(self.ports[store])
+        return [
+            (first, index)
+            for first, index in starts
+            if index != store and first < end and not ports.isdisjoint(self.ports[index])
+        ]
 
     def _next_load(self) -> list[tuple[int, int]]:
         """The load that can start first, with its start; the next one in order if several can."""

@@ -11,7 +11,7 @@ from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.footprints import Footprint, data_conflict, footprint, footprints_conflict
-from tilewright.isa.instructions import Gemm, Instruction, Load, Store, Unit
+from tilewright.isa.instructions import Gemm, Instruction, Load, Loop, Store, Unit
 from tilewright.isa.semantics import Machine
 from tilewright.sim.timing import ExactMeasure, time_program
 
@@ -86,6 +86,23 @@ def test_weights_pass_an_activation_that_is_not_stored_yet():
     assert list(before.order) == [0, 1, 2, 3, 4]
     assert list(after.order).index(3) < list(after.order).index(2)
     assert after.cycles < before.cycles - 256
+
+
+def test_a_product_passes_a_store_that_would_hold_its_bank():
+    """The products behind it have another bank, so the store takes place beside them."""
+    configuration, measure = PRESETS["16x16"], ExactMeasure()
+    rows = (Loop(1000, (1, 1)),)
+    instructions = [
+        Load(destination=Memory.ACT, memory=0, local=0, length=4096),
+        Load(destination=Memory.WGT, memory=8192, local=0, length=256),
+        Store(source=Memory.ACT, memory=16384, local=0, length=4096),
+        Gemm(act=0, wgt=0, acc=0),
+        Gemm(act=configuration.act_depth, wgt=0, acc=16, row_loops=rows),
+    ]
+    before = issue(instructions, configuration, measure)
+    after = reorder_loads(instructions, before, configuration, measure)
+    assert list(after.order).index(3) < list(after.order).index(2)
+    assert after.cycles < before.cycles - 400
 
 
 def test_no_more_loads_pass_than_may():
