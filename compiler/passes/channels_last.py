@@ -192,5 +192,7 @@ SINKING_IMAGES = (
 def channels_last(graph: Graph) -> Graph:
     """Give float convolutions and pools `channels_last`; Transposes meet and vanish."""
     changed = rewrite_once(graph, change_layout)
+    if changed is graph and not any(isinstance(node.attributes, ops.QSums) for node in graph.nodes):
+        return graph  # no image leaves its layer in float
     sunk = rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)
     return rewrite(sunk, rise_above_axis)

@@ -239,10 +239,22 @@ def test_an_image_that_is_broadcast_stays() -> None:
     network.changed(network.binary("Mul", x, network.image("z", 1, 6, 30, 30)))
 
 
-def test_images_of_integer_layers_stay_channels_last_too() -> None:
-    """As of sums whose scales are computed in the run: no window is in float."""
+def test_a_graph_without_float_images_is_left_as_it_is() -> None:
     network = Network()
-    first = network.emit(ops.Transpose((0, 3, 1, 2)), network.image("x", 1, 3, 4, 5))
+    x = network.emit(ops.Transpose((0, 3, 1, 2)), network.image("x", 1, 3, 4, 5))
+    graph = network.graph(network.emit(ops.Reduce("ReduceMean", (2, 3), keep=True), x))
+    assert passes.channels_last(graph) is graph
+
+
+def test_images_of_sums_stay_channels_last_too() -> None:
+    """No window is in float, and the scales are computed in the run."""
+    network = Network()
+    window = "conv", (1, 1), (0, 0, 0, 0), (1, 1), 1
+    weights = np.random.default_rng(2).integers(-128, 128, (1, 1, 5, 5)).astype(np.int8)
+    x = network.emit(ops.Quantize((0.1,), (0,), dtype="int8"), network.image("x", 1, 3, 4, 5))
+    sums = network.emit(ops.QSums(*window, 0), x, network.builder.constant(weights))
+    real = network.emit(ops.Dequantize((0.01,), (0,), None), network.emit(ops.FromBytes(), sums))
+    first = network.emit(ops.Transpose((0, 3, 1, 2)), real)
     scale, zero = (network.image(name) for name in ("scale", "zero"))
     known = network.binary("Mul", network.constant(1, 5, 3, 4), zero)
     less = network.binary("Sub", first, known)
