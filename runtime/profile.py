@@ -289,6 +289,9 @@ def _segment_rows(
 def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]:
     """Return the cycles by which each layer delays the end of the run; None for each without spans.
 
+    A layer ends with its last instruction but STORE, and the last one with the run: products of
+    later layers may pass a STORE that would hold their bank.
+
     Parameters
     ----------
     spans : ndarray or None
@@ -297,9 +300,10 @@ def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]
     if spans is None:
         return [None] * len(segment.layers)
     cycles: list[int | None] = []
-    completed = 0
+    completed, last = 0, segment.layers[-1]
     for layer in segment.layers:
-        retired = spans[layer.places, 1]
+        places = [at for at in layer.places if not isinstance(segment.program[at], Store)]
+        retired = spans[:, 1] if layer is last else spans[places or layer.places, 1]
         done = max(completed, int(retired.max(initial=0)))
         cycles.append(done - completed)
         completed = done

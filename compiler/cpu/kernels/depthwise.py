@@ -67,7 +67,7 @@ class DepthwisePlanner(Planner):
         self.channels = next(filter(self._fits, COPIED_CHANNELS), 0)
         """Channels of a copied band; 0 if there is no room for one."""
         self.copies = self._picks(self._copies(), "copied", possible=self.channels > 0)
-        """Whether bands of the image are copied."""
+        """True if bands of the image are copied."""
         self.tile = self._pick_tile()
         alone = not self.copies
         self.shares_code = self._picks(self._shares_code(), "shared", possible=alone)
