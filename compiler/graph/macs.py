@@ -15,8 +15,8 @@ def macs_of(graph: Graph, node: Node) -> int:
     """Multiplications by weights, or of two activations, per run; 0 for other nodes.
 
     Depthwise and grouped convolutions count only the products within groups. The spare products of
-    a QConv do not count, and neither do means, norms and elementwise products. A kernel that the
-    user declared counts its sums of products.
+    a QConv or QSums do not count, and neither do means, norms and elementwise products. A kernel
+    that the user declared counts its sums of products.
     """
     operator = node.attributes
     if isinstance(operator, ops.OwnKernel | ops.QKernel):
@@ -32,10 +32,8 @@ def macs_of(graph: Graph, node: Node) -> int:
             return math.prod(x) * math.prod(weights[1:])
         case ops.Multiplying():
             taps = (x[-1] // (operator.heads if operator.joined[0] else 1),)
-        case ops.QConv():
+        case ops.QConv() | ops.QSums():
             taps = (math.prod(weights[:3]) - operator.spare,)
-        case ops.QSums():
-            taps = weights[:3]
         case ops.Conv():
             taps = weights[:-1] if operator.channels_last else weights[1:]
         case ops.MatMul() | ops.IntegerMatMul():

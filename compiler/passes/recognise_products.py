@@ -4,6 +4,7 @@ The accelerator multiplies, and the sums leave as they are. The host dequantises
 bias, or goes on with any other step. This runs after all that requantises a product on chip.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -94,7 +95,9 @@ def _emit_layer(
         part = whole.clip(-128, 127).astype(np.int8)
         whole = whole - part
         kernel = site.constant(part, f"{made.name}.weights")
-        sums = site.emit(ops.QSums(*window, zero_point), image, kernel, label=made.name)
+        spare = math.prod(part.shape[:3]) if result else 0
+        operator = ops.QSums(*window, zero_point, spare=spare)
+        sums = site.emit(operator, image, kernel, label=made.name)
         sums = site.emit(ops.FromBytes(), sums, label=made.name)
         result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
     if known.any():

@@ -6,6 +6,7 @@ from onnx import helper
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import is_accelerated
+from tilewright.compiler.graph.macs import macs_of
 from tilewright.compiler.pipeline import compile_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
@@ -39,13 +40,14 @@ def dynamic(kind: str, shape: tuple[int, ...], weights: np.ndarray, point: int |
     return model(nodes, [value("x", np.float32, shape)], ["y"], constants)
 
 
-def assert_agrees(proto, shape: tuple[int, ...], sums: int) -> None:
+def assert_agrees(proto, shape: tuple[int, ...], sums: int, taps: int) -> None:
     x = np.random.default_rng(5).normal(0.3, 1, shape).astype(np.float32)
     expected = run_onnxruntime(proto, {"x": x})["y"]
     graph = import_model(proto.SerializeToString())
     assert [one.op for one in graph.nodes if is_accelerated(one)] == ["qsums"] * sums
     module = compile_module(graph, PRESETS["8x8"])
     assert module.report["host_products"] == []
+    assert sum(macs_of(graph, one) for one in graph.nodes) == expected.size * taps
     with open_device("sim", PRESETS["8x8"]) as device:
         got = Session(module, device).run({"x": x}).outputs["y"]
     np.testing.assert_array_equal(got, expected)
@@ -59,11 +61,11 @@ def test_a_convolution_has_the_bits_of_onnx_runtime(name: str, points: str) -> N
     limit = 128 if points == "without" else 256
     weights = np.random.default_rng(3).integers(0, limit, (12, depth, 3, 3)).astype(np.uint8)
     proto = dynamic("ConvInteger", (1, 6, 10, 9), weights, POINTS[points], **given)
-    assert_agrees(proto, (1, 6, 10, 9), 2 if points == "of nine bits" else 1)
+    assert_agrees(proto, (1, 6, 10, 9), 2 if points == "of nine bits" else 1, 9 * depth)
 
 
 @pytest.mark.parametrize("shape", [(5, 24), (2, 7, 24), (1, 3, 4, 24)])
 @pytest.mark.parametrize("points", POINTS)
 def test_a_dense_layer_has_the_bits_of_onnx_runtime(points: str, shape: tuple[int, ...]) -> None:
     weights = np.random.default_rng(4).integers(0, 256, (24, 20)).astype(np.uint8)
-    assert_agrees(dynamic("MatMulInteger", shape, weights, POINTS[points]), shape, 1)
+    assert_agrees(dynamic("MatMulInteger", shape, weights, POINTS[points]), shape, 1, 24)

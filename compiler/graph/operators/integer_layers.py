@@ -131,12 +131,14 @@ class QSums(Convolving):
 
     Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co]. Result: the bytes of
     `sum(x_padded * w)`, int8[N, H, W, 4 * Co], little endian, since all data of the accelerator in
-    main memory are bytes. The host reads them with `FromBytes`.
+    main memory are bytes. The host reads them with `FromBytes`. `spare` is as in `QConv`.
     """
 
     result_bytes: ClassVar[int] = SUM_BYTES
+    spare: int = 0
 
     def result_type(self, types: Types) -> TensorType:
+        self.expect(0 <= self.spare <= np.prod(types[1].shape[:3]), "fewer spare products", types)
         *pixels, channels = self.image_of(types)
         return TensorType("int8", (*pixels, SUM_BYTES * channels))
 
