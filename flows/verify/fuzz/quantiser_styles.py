@@ -1,14 +1,16 @@
-"""The styles in which quantisers write networks, and the form with QLinear operators.
+"""The styles in which quantisers write networks, and ONNX Runtime's forms on integers.
 
-Sources: `onnxruntime.quantization`, NVIDIA's Model-Optimizer and pytorch-quantization, Brevitas'
-QCDQ export, tf2onnx of TFLite files, NNCF's ONNX backend, and AMD's Quark for its XINT8 processors.
+Sources: `onnxruntime.quantization`, static and dynamic, NVIDIA's Model-Optimizer and
+pytorch-quantization, Brevitas' QCDQ export, tf2onnx of TFLite files, NNCF's ONNX backend, and AMD's
+Quark for its XINT8 processors.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class Style:
         Whether scales are powers of two, and averages are multiplied by a number.
     any_order
         Whether nodes stand in any order.
+    dynamic
+        Whether scales of activations are computed in the run, and those of weights are per tensor.
     """
 
     inputs_only: bool = False
@@ -55,11 +59,15 @@ class Style:
     signed_scales: bool = False
     powers: bool = False
     any_order: bool = False
+    dynamic: bool = False
 
 
 STYLES: Mapping[str, Style] = {
     "onnxruntime-qdq": Style(wide_weights=0.3),
     "onnxruntime-qoperator": Style(wide_weights=0.3),
+    "onnxruntime-dynamic": Style(
+        inputs_only=True, types=("uint8",), float_bias=True, wide_weights=0.7, dynamic=True
+    ),
     "tensorrt": Style(
         inputs_only=True, types=("int8",), symmetric=True, float_weights=0.5, float_bias=True
     ),
@@ -70,7 +78,7 @@ STYLES: Mapping[str, Style] = {
     ),
     "quark-xint8": Style(types=("uint8", "int8"), symmetric=True, powers=True, any_order=True),
 }
-"""Styles by name; two of them are ONNX Runtime's formats."""
+"""Styles by name; three of them are ONNX Runtime's."""
 
 QOPERATOR = "onnxruntime-qoperator"
 
@@ -131,6 +139,51 @@ def with_qlinear_operators(model: onnx.ModelProto) -> onnx.ModelProto:
             nodes.append(node)
     del graph.node[:]
     graph.node.extend(_read(nodes, shown))
+    return model
+
+
+def with_dynamic_products(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Replace products of floats with dequantised weights by those of dynamic quantisation."""
+    graph = model.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    held = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    nodes: list[onnx.NodeProto] = []
+    quantised: dict[str, list[str]] = {}
+
+    def add(kind: str, inputs: Sequence[str], *outputs: str) -> onnx.NodeProto:
+        nodes.append(helper.make_node(kind, inputs, outputs))
+        return nodes[-1]
+
+    def hold(array: np.ndarray, name: str) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    for node in graph.node:
+        weights = makers.get(node.input[1]) if node.op_type in WEIGHTED else None
+        if weights is None or weights.input[0] not in held:
+            nodes.append(node)
+            continue
+        (x, _, *biases), (y,), (w, scale, zero) = node.input, node.output, weights.input
+        if x not in quantised:
+            quantised[x] = [f"{x}.{name}" for name in ("bytes", "scale", "zero")]
+            add("DynamicQuantizeLinear", [x], *quantised[x])
+        given, x_scale, x_zero = quantised[x]
+        convolution = node.op_type == "Conv"
+        if node.op_type == "Gemm":
+            w = hold(held[w].T, f"{y}.weights")
+        kind = "ConvInteger" if convolution else "MatMulInteger"
+        sums = add(kind, [given, w, x_zero, zero], f"{y}.sums")
+        if convolution:
+            sums.attribute.extend(node.attribute)
+        cast = add("Cast", [f"{y}.sums"], f"{y}.real")
+        cast.attribute.append(helper.make_attribute("to", onnx.TensorProto.FLOAT))
+        add("Mul", [x_scale, scale], f"{y}.factor")
+        add("Mul", [f"{y}.real", f"{y}.factor"], f"{y}.scaled" if biases else y)
+        for bias in biases:
+            spread = held[bias].reshape(-1, 1, 1) if convolution else held[bias]
+            add("Add", [f"{y}.scaled", hold(spread, f"{y}.bias")], y)
+    del graph.node[:]
+    graph.node.extend(_read(nodes, {output.name for output in graph.output}))
     return model
 
 

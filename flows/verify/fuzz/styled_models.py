@@ -6,7 +6,12 @@ import numpy as np
 import onnx
 from typing_extensions import override
 
-from .quantiser_styles import QOPERATOR, STYLES, with_qlinear_operators
+from .quantiser_styles import (
+    QOPERATOR,
+    STYLES,
+    with_dynamic_products,
+    with_qlinear_operators,
+)
 from .random_models import MAX_ACTIVATION, MAX_STEPS, Grow, GrowingModel
 
 NAMES = tuple(STYLES)
@@ -36,9 +41,11 @@ class StyledModel(GrowingModel):
         self.operands: dict[str, str] = {}
 
     def finished(self, model: onnx.ModelProto) -> bytes:
-        """Return the file, in ONNX Runtime's QOperator format if the style asks for it."""
+        """Return the file, in one of ONNX Runtime's forms on integers if the style asks for it."""
         if self.format == QOPERATOR:
             model = with_qlinear_operators(model)
+        if self.style.dynamic:
+            model = with_dynamic_products(model)
         if self.style.any_order:
             nodes = list(model.graph.node)
             self.chance.shuffle(nodes)
@@ -126,7 +133,7 @@ class StyledModel(GrowingModel):
     @override
     def operand(self, source: str, depthwise: bool = False) -> str:
         """The quantised operand of a product; several products may share it."""
-        if not self.style.inputs_only:
+        if self.style.dynamic or not self.style.inputs_only:
             return source
         if depthwise and self.style.by_channel:
             return self.rounded_by_channel(source)
@@ -138,7 +145,7 @@ class StyledModel(GrowingModel):
         """Weights and bias as the style has them."""
         channels, style, chance = shape[axis], self.style, self.chance
         wide = chance.random() < style.wide_weights and self.dtype == "uint8"
-        per_channel = not wide and chance.random() < 0.7
+        per_channel = not wide and not style.dynamic and chance.random() < 0.7
         count = (channels,) if per_channel else ()
         taps = int(np.prod(shape)) // channels
         half = 2 ** (min(self.bits, 8) - 1)
