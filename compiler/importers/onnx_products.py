@@ -219,23 +219,22 @@ def import_conv_integer(node: OnnxNode) -> str:
 
 
 def _less_zero(node: OnnxNode) -> str:
-    """Emit a convolution of bytes as int8, less their zero point times a convolution of ones."""
+    """Emit a convolution of bytes around 0, less their zero point times a convolution of ones."""
     x, shape, kernel = node.input(0), node.type(0).shape, node.type(1).shape[2:]
-    unsigned = node.type(0).dtype == "uint8"
-    zero = node.input(2) if node.has(2) else node.number(0, node.type(0).dtype)
-    if unsigned:
-        x, zero = (node.emit(ops.Shift(), [one], f"{one}.signed") for one in (x, zero))
+    middle = 128 if node.type(0).dtype == "uint8" else 0
+    zero = node.input(2) if node.has(2) else node.number(0, "int32")
+    zero = node.reshape(node.cast(zero, "int32"), ())
+    zero = node.binary("Sub", zero, node.number(middle, "int32"))
     if not any(node.attribute("pads", ())) and node.attribute("auto_pad", "")[:4] != "SAME":
         steps = node.attribute("dilations", (1,) * len(kernel))  # all pixels are alike
         shape = *shape[:2], *((k - 1) * step + 1 for k, step in zip(kernel, steps, strict=True))
     ones = node.builder.constant(np.ones((1, *shape[1:]), np.float32), f"{node.result}.ones")
-    given = node.emit(ops.Dequantize((1.0,), (0,), None), [x], f"{x}.real")
+    given = node.emit(ops.Dequantize((1.0,), (middle,), None), [x], f"{x}.real")
     w, sums = _real(node, 1, 3, axis=0), []
     for image in (given, ones):
         inner = node.as_operator("Conv", image, w)
         inner.proto.output[0] = f"{node.result}.{len(sums)}"
         sums.append(node.cast(import_conv(inner), "int32"))
-    zero = node.reshape(node.cast(zero, "int32"), ())
     return node.binary("Sub", sums[0], node.binary("Mul", sums[1], zero))
 
 
