@@ -131,12 +131,10 @@ class LoadOrder:
 
         Most pairs fail here, so this is the work of arrays.
         """
-        units = np.array([one.unit for one in self.used], dtype=np.int64)
-        reads, writes = (
-            np.array(bits, dtype=np.uint64)
-            for bits in zip(*((one.reads, one.writes) for one in self.used), strict=True)
-        )
-        low, high = np.array([(one.dram_low, one.dram_high) for one in self.used]).T
+        bits = [(one.unit, one.reads, one.writes) for one in self.used]
+        spans = [(one.dram_low, one.dram_high) for one in self.used]
+        units, reads, writes = np.array(bits, dtype=np.uint64).reshape(-1, 3).T
+        low, high = np.array(spans, dtype=np.int64).reshape(-1, 2).T
         oldest, places = np.array(self.oldest), np.arange(len(self.used))
         for first in range(0, len(self.used), BLOCK):
             mine = slice(first, first + BLOCK), None
