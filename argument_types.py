@@ -1,4 +1,4 @@
-"""Arguments of public functions are checked against the functions' own annotations.
+"""Check the arguments of public functions against the functions' annotations.
 
 Without this, `Options(fuse="no")` would fuse, `QuantiserOptions(keep_float="head")` would look for
 layers `h`, `e`, `a` and `d`, and other mistakes would end in an error from somewhere inside.

@@ -1,4 +1,4 @@
-"""Public functions refuse arguments of another type in a sentence."""
+"""Public functions reject arguments of the wrong type, and say what they expect."""
 
 import inspect
 import re

@@ -143,7 +143,7 @@ def matrix_product(
 
 
 class Intrinsic(NamedTuple):
-    """LLVM's name of an instruction, and its last operands: bits and value of each constant."""
+    """An instruction's name in LLVM, and its last operands: constants, as (bits, value)."""
 
     name: str
     operands: tuple[tuple[int, int], ...] = ()

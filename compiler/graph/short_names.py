@@ -56,7 +56,7 @@ def unique_short_names(names: Sequence[str]) -> list[str]:
 
 
 def numbered(names: Iterable[str]) -> list[str]:
-    """Return the names with a number behind each that came before: `conv`, `conv#2`."""
+    """Number the names that occur again: `conv`, `conv#2`."""
     taken = Counter[str]()
     found = []
     for name in names:

@@ -26,7 +26,7 @@ def integer_product(scope: HostScope, node: Node, x: str, w: str) -> HostKernel 
     sums = scope.behind(node, SHAPED) or scope.behind(node, PLAIN)
     if less is not None and scope.shape(less["row"]) == (columns,):
         sums, row = less, less["row"]
-    if sums is None or not 0 < inner <= MAX_INNER:
+    if sums is None or not 0 < inner <= MAX_INNER or not node.output.type.elements:
         return None
     nodes: tuple[Node, ...] = (node, *sums.nodes)
     elements = nodes[-1].output.type.elements

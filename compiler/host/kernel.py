@@ -181,7 +181,7 @@ class HostScope:
         return None
 
     def around(self, node: Node, *patterns: NodePattern) -> Iterator[GraphMatch]:
-        """Yield the matches of which a node is part; those of the first pattern come first.
+        """Yield the matches that contain a node, pattern by pattern.
 
         Only the value of a match's root may be read outside. The match lists its nodes in order,
         each once.
@@ -195,7 +195,7 @@ class HostScope:
                     yield replace(match, nodes=nodes)
 
     def readers(self, name: str, depth: int) -> Iterator[Node]:
-        """Yield the free nodes that read a value, or a value of such a node, the nearest first.
+        """Yield the free nodes that depend on a value, the nearest first.
 
         `depth` is the maximum number of nodes in a row.
         """

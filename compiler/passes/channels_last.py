@@ -167,7 +167,7 @@ def rise_above_joined_pixels(site: Site, parts: str) -> str | None:
 def sink_below_scaling(
     site: Site, scaling: ops.GeneralQuantize | ops.GeneralDequantize, image: str, scale: str
 ) -> str | None:
-    """f(Transpose(x)) -> Transpose(f(x)) for a scale of all elements, computed in the run."""
+    """f(Transpose(x)) -> Transpose(f(x)) for one scale, computed at run time."""
     if site.elements_of(scale) > 1:
         return None
     return site.emit(FIRST, site.emit(scaling, image, *site.root.inputs[1:]))

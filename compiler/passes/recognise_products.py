@@ -181,7 +181,7 @@ def _sums_along(site: Site, x: str, axis: int, label: str) -> str:
 
 @rule(op(*(ops.IntegerMatMul, computed("x", where=is_int8), constant("w")), value("zero")))
 def recognise_integers(site: Site, x: str, w: str, zero: str) -> str | None:
-    """IntegerMatMul -> QSums, less the products of the zero point, which a run may compute.
+    """IntegerMatMul -> QSums, less the products of a zero point, perhaps known only at run time.
 
     Weights beyond int8 are shifted into it; the sums of the rows make up for that.
     """

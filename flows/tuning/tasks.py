@@ -105,7 +105,7 @@ def tasks_of(graph: Graph, machine: TuningMachine) -> list[KernelTask]:
 
 
 def tasks_of_layer(tasks: Sequence[KernelTask], graph: Graph, wanted: str) -> list[KernelTask]:
-    """Return the tasks of the layers that a word means.
+    """Return the tasks of the layers that a name matches.
 
     Raises
     ------

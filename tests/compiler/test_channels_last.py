@@ -247,7 +247,7 @@ def test_a_graph_without_float_images_is_left_as_it_is() -> None:
 
 
 def test_images_of_sums_stay_channels_last_too() -> None:
-    """No window is in float, and the scales are computed in the run."""
+    """No window is in float, and the scales are computed at run time."""
     network = Network()
     window = "conv", (1, 1), (0, 0, 0, 0), (1, 1), 1
     weights = np.random.default_rng(2).integers(-128, 128, (1, 1, 5, 5)).astype(np.int8)

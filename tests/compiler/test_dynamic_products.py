@@ -1,4 +1,4 @@
-"""Products of bytes whose scales and zero points are computed in the run, on the accelerator."""
+"""Products of bytes on the accelerator, with scales and zero points computed at run time."""
 
 import numpy as np
 import pytest

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Output, TensorType, Value
 from tilewright.compiler.graph.operators import MatMul, Reshape
@@ -15,9 +16,9 @@ from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import Placement
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
-from tilewright.runtime import open_device
+from tilewright.runtime import Session, open_device
 from tilewright.runtime.names import layer_names
-from tilewright.runtime.profile import HostRun, Profile, profile_of
+from tilewright.runtime.profile import ACCELERATOR, HostRun, Profile, profile_of
 from tilewright.runtime.session import data_window
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
@@ -82,3 +83,12 @@ def test_the_use_of_the_array_does_not_depend_on_the_host(parted):
     assert numpy.to_json()["totals"]["macs"] == numpy.macs
     (conv2,) = (layer for layer in numpy.layers if layer.name == "conv2")
     assert (conv2.target, conv2.macs, conv2.utilisation) == ("numpy", 73_728, None)
+
+
+def test_no_layer_uses_more_than_the_array_where_products_pass_stores():
+    module = compile_graph(import_model(DIGITS / "digits_int8_qdq.onnx"), PRESETS["8x8"])
+    with open_device("sim", PRESETS["8x8"]) as sim:
+        run = Session(module, sim).run({"scan": np.zeros((1, 1, 8, 8), np.float32)})
+    layers = [row for row in run.profile.layers if row.target == ACCELERATOR]
+    assert sum(row.cycles or 0 for row in layers) == run.profile.cycles
+    assert all((row.utilisation or 0) <= 1 for row in layers)

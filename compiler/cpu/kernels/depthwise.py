@@ -39,7 +39,7 @@ COPIED_CHANNELS = (32, 16)
 """Channels of a copied band, the best first: processors fetch lines of a cache in pairs."""
 
 BAND_BYTES = 1 << 17
-"""Maximum size of a copied band; it should fit half of L2."""
+"""Maximum bytes of a copied band, so that it fits half of L2."""
 
 SMALL = 9
 """Taps up to which a window is unrolled wherever it is used."""

@@ -49,7 +49,7 @@ UNROLLED = (4, 2)
 
 
 READ_AS = {"int8": ("int8", "uint8", "int16"), "uint8": ("uint8", "int16"), "int16": ("int16",)}
-"""Types as which dot products take activations, by their own type, the fastest first."""
+"""Types to which dot products may widen activations of each type, the fastest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -460,7 +460,7 @@ def _tune_layers(
 
 
 def _layers_called(module: "Module", wanted: str) -> tuple[str, ...]:
-    """Return the names of the layers that a word means."""
+    """Return the names of the layers that a name matches."""
     from ....runtime.names import find_layers, similar_layers
 
     if found := find_layers(module, wanted):

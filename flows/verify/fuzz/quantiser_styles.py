@@ -44,7 +44,7 @@ class Style:
     any_order
         Whether nodes stand in any order.
     dynamic
-        Whether scales of activations are computed in the run, and those of weights are per tensor.
+        Whether scales of activations are computed at run time; those of weights are per tensor.
     """
 
     inputs_only: bool = False
