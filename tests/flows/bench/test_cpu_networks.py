@@ -81,6 +81,14 @@ def test_openvino_is_measured_in_a_process_of_its_own(network, tmp_path, monkeyp
     assert "OpenVINO cannot run the model: no such operator" in capsys.readouterr().err
 
 
+def test_the_fastest_process_counts_on_several_threads(monkeypatch, tmp_path):
+    found = iter([0.3, 0.2, 0.1, 0.4, 0.5])
+    monkeypatch.setattr(openvino_peer, "_in_process", lambda *_: next(found))
+    arguments = {"turns": 1, "turn_s": 0.1}
+    assert openvino_peer.openvino_seconds(tmp_path, {}, threads=2, **arguments) == 0.1
+    assert openvino_peer.openvino_seconds(tmp_path, {}, threads=1, **arguments) == 0.5
+
+
 def test_a_missing_openvino_is_told_before_anything_is_measured(network, monkeypatch, capsys):
     monkeypatch.setattr(openvino_peer, "find_spec", lambda name: None)
     monkeypatch.setattr(cpu_networks, "measure", None)
