@@ -179,7 +179,7 @@ def match_product(
         return None
     nodes, epilogue, constants = (node,), Epilogue("sum", "int32"), {}
     if isinstance(layer, QMatMul):
-        scales = np.float32(layer.scale)
+        scales = np.array(layer.scale, np.float32)
         if not all(is_plain(size, float(scale)) for scale in scales.flat):
             return None
         factor, operands = float(scales.flat[0]), ()
