@@ -145,7 +145,7 @@ def _head_product(p: HeadProduct, target: GpuTarget) -> Declaration | None:
         sums = te.compute("rows", "int32", (n, h, m), te.sum(p.left(n, h, m, k), over=k) * -zb)
         total = total + sums[n, h, m]
     axes = p.placed(2, n, h, m, c)
-    out = te.compute("out", p.epilogue.dtype, axes, p.epilogue.value(total))
+    out = te.compute("out", p.epilogue.dtype, axes, p.epilogue.value(total, (p.heads,), (h,)))
     return Declaration(te.kernel("product", out), dict)
 
 

@@ -20,6 +20,7 @@ from ..cpu import (
     has_small_pairs,
 )
 from ..cpu.kernels.byte_winograd import LIMIT
+from ..cpu.kernels.epilogue import HEAD_SCALE
 from ..graph import Node
 from ..graph.operator import Quad
 from ..graph.operators import (
@@ -36,9 +37,6 @@ from ..graph.operators import (
 from ..rewriting import computed, constant, op
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
 from .kernel import HERE, HostKernel, HostScope, matcher, matcher_of
-
-TAPS = 4
-"""Elements of one dot product; adjacent heads are read in groups of this size."""
 
 X = computed("x")
 
@@ -163,31 +161,31 @@ def match_pool(
 @matcher_of(
     *((QMatMul, QMatMulSums), *(computed(n) for n in "ab")),
     capture="layer",
-    where=lambda layer: layer.repeats == 1,
+    where=lambda layer: layer.repeats == 1 or not (layer.joined[0] or layer.joined[2]),
 )
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul | QMatMulSums, a: str, b: str
 ) -> HostKernel | None:
     """Match a QMatMul, or a QMatMulSums whose result is read as int32."""
-    left, right, heads = scope.shape(a), scope.shape(b), layer.heads
+    left, right, heads = scope.shape(a), scope.shape(b), layer.heads // layer.repeats
     first, second, result = (together and heads > 1 for together in layer.joined)
-    rows, inner = left[2], left[3] // heads if first else left[3]
+    # The rows of heads that share one of b lie one below the other.
+    rows, inner = layer.repeats * left[2], left[3] // heads if first else left[3]
     apart = right[3] // heads if second else right[3]
     columns = right[2] if layer.transposed else apart
-    if (first or (second and layer.transposed)) and inner % TAPS:
-        return None
     points = (layer.zero_point_a, layer.zero_point_b)
     size = inner * math.prod(max(INT8_MAX - z, z - INT8_MIN) for z in points)
     if not fits(size):
         return None
-    nodes, epilogue = (node,), Epilogue("sum", "int32")
+    nodes, epilogue, constants = (node,), Epilogue("sum", "int32"), {}
     if isinstance(layer, QMatMul):
-        if isinstance(layer.scale, tuple):
+        scales = np.array(layer.scale, np.float32)
+        if not all(is_plain(size, float(scale)) for scale in scales.flat):
             return None
-        scale = float(np.float32(layer.scale))
-        if not is_plain(size, scale):
-            return None
-        epilogue = Epilogue(_quantised(layer).requantised("sum", scale), "int8")
+        factor, operands = float(scales.flat[0]), ()
+        if layer.by_head:
+            factor, operands, constants = "scale", (HEAD_SCALE,), {"scale": scales}
+        epilogue = Epilogue(_quantised(layer).requantised("sum", factor), "int8", operands)
     elif found := scope.behind(node, AS_SUMS):
         nodes = (node, *found.nodes)
     else:
@@ -198,8 +196,7 @@ def match_product(
         zero_points=points,
         epilogue=epilogue,
     )
-    inputs = dict(zip(described.operands, node.inputs, strict=True))
-    return HostKernel(described, inputs, {}, nodes, exact=True)
+    return HostKernel(described, dict(zip("ab", (a, b), strict=True)), constants, nodes, exact=True)
 
 
 MATCHERS = (match_layer, match_sums, match_table, match_pool, match_product)

@@ -13,7 +13,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.operators import Interpolate, Where
 from ..graph.operators.pooling import Pool
-from ..rewriting import Site, each, either, op, rewrite, rewrite_once, rule, value
+from ..rewriting import Site, computed, each, either, op, rewrite, rewrite_once, rule, value
 from .arrange_layout import SINKING, transpose_to_reshape
 from .patterns import TO_FIRST, TO_LAST, is_float32, some_operand_fills
 
@@ -181,6 +181,42 @@ def rise_above_constant(site: Site, function: ops.Binary, a: str, b: str) -> str
     return site.emit(function, *(_broadcast(site, name) for name in (a, b)))
 
 
+OF_PLANES = op(
+    *(ops.Conv, op(ops.Transpose(TO_LAST), value("x"))),
+    *(op(ops.Transpose(WINDOW_TO_LAST), value("w")), ...),
+    capture="conv",
+    private=True,
+    where=lambda c: c.channels_last and c.groups == 1 and c.strides == (1, 1) and not any(c.pads),
+)
+
+
+@rule(op(FIRST, either(OF_PLANES, op(ops.Unary, OF_PLANES, capture="function"))))
+def multiply_planes(
+    site: Site, conv: ops.Conv, x: str, w: str, function: ops.Unary | None
+) -> str | None:
+    """Transpose(Conv of one tap by computed weights(Transpose(x))) -> MatMul(w, x) + bias."""
+    (samples, channels, *image), weights = site.shape_of(x), site.shape_of(w)
+    if weights[2:] != (1, 1):
+        return None
+    matrix = site.emit(ops.Reshape(weights[:2]), w)
+    planes = site.emit(ops.Reshape((samples, channels, image[0] * image[1])), x)
+    result = site.emit(ops.MatMul(), matrix, planes)
+    for bias in site.node("conv").inputs[2:]:
+        result = site.emit(ops.Binary("Add"), result, site.emit(ops.Reshape((weights[0], 1)), bias))
+    if function is not None:
+        result = site.emit(function, result)
+    return site.emit(ops.Reshape(site.shape), result)
+
+
+@rule(op(ops.Conv, value(), value(), computed("bias"), result=is_float32, capture="conv"))
+def add_computed_bias(site: Site, conv: ops.Conv, bias: str) -> str | None:
+    """Conv(x, w, b) -> Conv(x, w) + b."""
+    if not conv.channels_last:
+        return None
+    row = site.emit(ops.Reshape((1, 1, 1, site.shape[-1])), bias)
+    return site.emit(ops.Binary("Add"), site.emit(conv, *site.root.inputs[:2]), row)
+
+
 SINKING_IMAGES = (
     *(*SINKING, sink_below_broadcast, sink_below_reduce, sink_below_axis),
     *(sink_below_softmax, sink_below_scaling, rise_above_constant),
@@ -195,4 +231,5 @@ def channels_last(graph: Graph) -> Graph:
     if changed is graph and not any(isinstance(node.attributes, ops.QSums) for node in graph.nodes):
         return graph  # no image leaves its layer in float
     sunk = rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)
-    return rewrite(sunk, rise_above_axis)
+    planar = rewrite_once(rewrite(sunk, rise_above_axis), multiply_planes)
+    return rewrite_once(planar, add_computed_bias)

@@ -47,6 +47,10 @@ def cases() -> Iterator[onnx.ModelProto]:
     ):
         layer = helper.make_node("Conv", ["x", "w"], ["y"], group=groups)
         yield _network("Conv computed weights", (x, w), layer, names=("x", "w"))
+    for size in (1, 3):
+        shapes, given = ((1, 64, 56, 56), (64, 64, size, size), (64,)), ("x", "w", "b")
+        layer = helper.make_node("Conv", given, ["y"], pads=[size // 2] * 4)
+        yield _network("Conv computed bias", shapes, layer, names=given)
     for source, target in (("FLOAT", "FLOAT16"), ("FLOAT16", "FLOAT")):
         for shape in ((1, 128, 768), (1, 64, 112, 113)):
             node = helper.make_node("Cast", ["x"], ["y"], to=getattr(TensorProto, target))

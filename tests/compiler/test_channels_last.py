@@ -329,3 +329,26 @@ def test_other_padding_stays(pad: ops.Pad, pads) -> None:
     x = network.emit(pad, network.image("x", 1, 3, 6, 6))
     graph = network.graph(network.emit(ops.AveragePool((2, 2), (2, 2), pads), x))
     assert [one.op for one in passes.absorb_padding(graph).nodes] == ["pad", "averagepool"]
+
+
+@pytest.mark.parametrize("function", ["", "Relu"])
+@pytest.mark.parametrize("biased", [False, True])
+def test_one_tap_of_computed_weights_multiplies_planes(biased: bool, function: str) -> None:
+    network = Network()
+    x, w = network.image("x", 2, 5, 4, 6), network.image("w", 7, 5, 1, 1)
+    given = (x, w, network.image("b", 7)) if biased else (x, w)
+    y = network.emit(ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), 1), *given)
+    found = network.changed(network.emit(ops.Unary(function), y) if function else y)
+    assert found["matmul"] == 1
+    assert not found["conv"] + found["transpose"]
+
+
+@pytest.mark.parametrize("window", [{"kernel": 3}, {"strides": (2, 2)}, {"groups": 5}])
+def test_other_windows_of_computed_weights_and_bias_stay_convolutions(window) -> None:
+    network, (kernel, groups) = Network(), (window.get("kernel", 1), window.get("groups", 1))
+    x, b = network.image("x", 1, 5, 8, 6), network.image("b", 5)
+    w = network.image("w", 5, 5 // groups, kernel, kernel)
+    conv = ops.Conv(window.get("strides", (1, 1)), (0, 0, 0, 0), (1, 1), groups)
+    found = network.changed(network.emit(conv, x, w, b))
+    assert found["conv"] == found["binary"] == 1
+    assert not found["matmul"]

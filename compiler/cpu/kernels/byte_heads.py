@@ -124,7 +124,7 @@ class ByteHeadPlanner(Planner):
             constants["table"] = np.ones((self.lanes, taps), np.int8)
             table = te.tensor("table", "int8", (self.lanes, taps))
             total = total + self._row_sums(left, table)[n, h, m, 0]
-        value = p.epilogue.value(total + constant)
+        value = p.epilogue.value(total + constant, (p.heads,), (h,))
         computed = te.compute(self.name, p.epilogue.dtype, p.placed(2, n, h, m, c), value)
         return narrowed(computed, p.columns) if self.name == "wide" else computed, constants
 

@@ -18,6 +18,7 @@ class Extent(Enum):
 
     ONE = "one"
     COLUMNS = "one for each column"
+    HEADS = "one for each head"
     SUMS = "one for each sum"
 
 
@@ -32,7 +33,7 @@ class EpilogueOperand:
     extent
         How many numbers it has.
     is_constant
-        Whether it is the same in all calls; only with one number for each column.
+        Whether it is the same in all calls; only with one number for each column or head.
     """
 
     name: str
@@ -48,6 +49,7 @@ SCALED: Formula = ("mul", ("real", BIASED), "scale")
 BIAS = EpilogueOperand("bias")
 INTEGER_BIAS = EpilogueOperand("bias", "int32")
 SCALE = EpilogueOperand("scale")
+HEAD_SCALE = EpilogueOperand("scale", extent=Extent.HEADS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Epilogue:
         total
             The sum.
         columns, column
-            Extents of constants, as the planner packs them, and the place in them.
+            Extents of constants, as the planner packs them, and the place in them; heads for heads.
         sums, place
             Extents of arrays like the output, and the place in them.
         more

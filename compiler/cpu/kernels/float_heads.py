@@ -82,7 +82,7 @@ class FloatHeadPlanner(Planner):
         if self.moved:
             axes = te.axes(n=images, h=heads, x=p.rows, t=p.inner + GAP)
             left = te.compute("moved", "float32", axes, p.left(*axes))[n, h, x, t]
-        value = p.epilogue.value(te.sum(left * right, over=t))
+        value = p.epilogue.value(te.sum(left * right, over=t), (p.heads,), (h,))
         return te.compute("out", p.epilogue.dtype, p.placed(2, n, h, x, o), value)
 
     def _crowded(self) -> bool:

@@ -13,7 +13,7 @@ from ..target import CpuTarget
 from .byte_heads import ByteHeadPlanner
 from .choices import Choice, Choices
 from .description import Array, Planner, TunableDescription
-from .epilogue import Epilogue
+from .epilogue import Epilogue, Extent
 from .float_heads import FloatHeadPlanner
 
 SUMS = Epilogue("sum", "float32")
@@ -24,7 +24,7 @@ SUMS = Epilogue("sum", "float32")
 class HeadProduct(TunableDescription):
     """The epilogue of `sum((a[n, h, m, k] - za) * (b[n, h, k, c] - zb))`.
 
-    Operands are `a` and `b`.
+    Operands are `a` and `b`, and those of the epilogue, constants of each head.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class HeadProduct(TunableDescription):
     zero_points
         `za` and `zb`; zeros for float32.
     epilogue
-        The function of each sum; it has no operands.
+        The function of each sum; its operands are constants, one for each head.
     once
         For `a` and `b`, whether all images, and whether all heads, share one; only for float32.
     bound
@@ -61,11 +61,12 @@ class HeadProduct(TunableDescription):
     choice: Choice = ()
 
     def __post_init__(self) -> None:
-        if self.epilogue.operands:
-            raise CompileError(
-                "product of heads: expected an epilogue of `sum` alone, got one that reads "
-                f"`{self.epilogue.operands[0].name}`; compute it in a kernel of its own"
-            )
+        for one in self.epilogue.operands:
+            if one.extent is not Extent.HEADS:
+                raise CompileError(
+                    "product of heads: expected an epilogue of `sum` and of numbers of heads, got "
+                    f"one that reads `{one.name}`; compute it in a kernel of its own"
+                )
 
     @property
     @override
@@ -76,7 +77,13 @@ class HeadProduct(TunableDescription):
             lead = self.own(index, self.images, self.heads, 1)
             found[name] = Array(self.dtype, self.placed(index, *lead, *matrix))
         product = self.placed(2, self.images, self.heads, self.rows, self.columns)
-        return {**found, "out": Array(self.epilogue.dtype, product)}
+        numbers = {one.name: Array(one.dtype, (self.heads,)) for one in self.epilogue.operands}
+        return {**found, **numbers, "out": Array(self.epilogue.dtype, product)}
+
+    @property
+    @override
+    def constants(self) -> tuple[str, ...]:
+        return (*self.bound, *self.epilogue.constants)
 
     @property
     @override
@@ -101,7 +108,7 @@ class HeadProduct(TunableDescription):
     @property
     def factors(self) -> tuple[te.DeclaredTensor, ...]:
         """The declared operands."""
-        return tuple(te.tensor(name, one.dtype, one.shape) for name, one in self.operands.items())
+        return tuple(te.tensor(name, self.dtype, self.operands[name].shape) for name in "ab")
 
     def left(self, n, h, m, k) -> te.TensorExpression:
         """An element of `a`."""

@@ -36,7 +36,7 @@ class Gather(Operator):
 
     def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         try:
-            return np.take(x, indices, axis=self.axis)
+            return x.take(indices, self.axis)
         except IndexError:
             within(indices, x.shape[self.axis])  # its error names the index
             raise
@@ -62,7 +62,7 @@ class GatherElements(Operator):
         return x.reshaped(indices.shape)
 
     def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        return x[_places(self.axis, indices, x)]
+        return _taken(x, _places(self.axis, indices))
 
 
 @operator("gather_nd", 2)
@@ -87,12 +87,14 @@ class GatherND(Operator):
 
     def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         batch, depth = self.batch_dims, indices.shape[-1]
+        if not batch:
+            return _taken(x, tuple(indices[..., i] for i in range(depth)))
         count = math.prod(x.shape[:batch])
         flat_x = x.reshape(count, *x.shape[batch:])
         flat = indices.reshape(count, -1, depth)
         places = [np.arange(count)[:, None]]
-        places += [within(flat[..., i], flat_x.shape[1 + i]) for i in range(depth)]
-        return flat_x[tuple(places)].reshape(*indices.shape[:-1], *x.shape[batch + depth :])
+        places += [flat[..., i] for i in range(depth)]
+        return _taken(flat_x, tuple(places)).reshape(*indices.shape[:-1], *x.shape[batch + depth :])
 
 
 @operator("scatter_elements", 3)
@@ -112,7 +114,8 @@ class ScatterElements(Operator):
         return TensorType(x.dtype, x.shape)
 
     def compute(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
-        return _combine(x, _places(self.axis, indices, x), updates, self.reduction)
+        places = _places(self.axis, within(indices, x.shape[self.axis]))
+        return _combine(x, places, updates, self.reduction)
 
 
 @operator("scatter_nd", 3)
@@ -213,11 +216,23 @@ def within(indices: np.ndarray, size: int) -> np.ndarray:
     return indices if least >= 0 else np.where(indices < 0, indices + size, indices)
 
 
-def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return one index array for each axis of `x`: the elements at indices along one axis."""
-    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = within(indices, x.shape[axis])
-    return tuple(places)
+def _taken(x: np.ndarray, places: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return the elements at one index array for each of the first axes."""
+    try:
+        return x[places]
+    except IndexError:
+        for indices, size in zip(places, x.shape, strict=False):
+            within(indices, size)  # its error names the index
+        raise
+
+
+def _places(axis: int, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return one index array for each axis: the elements at indices along one of them."""
+    last = indices.ndim - 1
+    return tuple(
+        indices if i == axis else np.arange(size).reshape(size, *[1] * (last - i))
+        for i, size in enumerate(indices.shape)
+    )
 
 
 def _combine(x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray, how: str):

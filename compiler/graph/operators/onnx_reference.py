@@ -67,9 +67,13 @@ class OnnxReference(Operator):
             self._check_places(*arrays)
         types = tuple((str(array.dtype), array.shape) for array in arrays)
         names = [f"x{i}" for i, given in enumerate(self.present) if given]
+        given = dict(zip(names, arrays, strict=True))
         try:
             with np.errstate(all="ignore"):
-                results = _evaluator(self, types).run(None, dict(zip(names, arrays, strict=True)))
+                if self.kind == "DFT" and arrays[0].dtype in (np.float32, np.float64):
+                    results = [_fourier(dict(self.attributes), *map(given.get, ("x0", "x1", "x2")))]
+                else:
+                    results = _evaluator(self, types).run(None, given)
         except Exception as error:  # third-party code may raise anything on bad operands
             detail = " ".join(f"{type(error).__name__}: {error}".split())
             raise CompileError(
@@ -107,6 +111,30 @@ class OnnxReference(Operator):
                 value = onnx.TensorProto.FromString(value)
             node.attribute.append(onnx.helper.make_attribute(name, value))
         return node
+
+
+def _fourier(
+    attributes: dict[str, Any],
+    x: Any,
+    extent: np.ndarray | None,
+    position: np.ndarray | None,
+) -> np.ndarray:
+    """Return the DFT with the bits of ONNX's reference, which copies four times more."""
+    inverse, half = (bool(attributes.get(name, 0)) for name in ("inverse", "onesided"))
+    axis = int(attributes.get("axis", -2) if position is None else position) % x.ndim
+    numbers = np.result_type(x.dtype, np.complex64)
+    signal = x[..., 0]
+    if x.shape[-1] > 1:
+        signal = np.ascontiguousarray(x).view(numbers)[..., 0]
+    size = 2 * (x.shape[axis] - 1) if inverse and half else x.shape[axis]
+    size = size if extent is None else int(extent)
+    if inverse and half:
+        return np.fft.irfft(signal, size, axis)[..., None].astype(x.dtype, copy=False)
+    found = (np.fft.ifft if inverse else np.fft.fft)(signal, size, axis)
+    if half:
+        found = found[(slice(None),) * axis + (slice(size // 2 + 1),)]
+    found = np.ascontiguousarray(found, numbers)
+    return found.view(x.dtype).reshape(*found.shape, 2)
 
 
 @lru_cache(maxsize=256)

@@ -66,8 +66,8 @@ def _position(x: np.ndarray, axis: int, largest: bool) -> np.ndarray:
     NumPy first copies the elements of each column together. For large planes, such as those of
     classes, the planes before the first extreme are counted instead.
     """
-    planes = np.moveaxis(x, axis, 0)
-    if math.prod(x.shape[axis + 1 :]) >= LINE and x.size >= PLANE * len(planes) > 0:
+    if math.prod(x.shape[axis + 1 :]) >= LINE and x.size >= PLANE * x.shape[axis] > 0:
+        planes = np.moveaxis(x, axis, 0)
         extreme = np.max(x, axis) if largest else np.min(x, axis)
         if not (extreme != extreme).any():  # NaN, which no element equals
             index = np.zeros(extreme.shape, np.min_scalar_type(len(planes)))
@@ -77,7 +77,7 @@ def _position(x: np.ndarray, axis: int, largest: bool) -> np.ndarray:
                 index += ahead
             return np.expand_dims(index, axis).astype(np.int64)
     find = np.argmax if largest else np.argmin
-    return find(x, axis=axis, keepdims=True).astype(np.int64)
+    return find(x, axis=axis, keepdims=True).astype(np.int64, copy=False)
 
 
 LINE, PLANE = 1 << 8, 1 << 12
@@ -141,11 +141,11 @@ class CumSum(Operator):
     def compute(self, x: np.ndarray) -> np.ndarray:
         values = wide(np.flip(x, self.axis) if self.reverse else x)
         with np.errstate(all="ignore"):
-            sums = np.cumsum(values, axis=self.axis, dtype=values.dtype)
+            sums = values.cumsum(self.axis, values.dtype)
         if self.exclusive:
             sums = np.roll(sums, 1, self.axis)
             sums[(slice(None),) * self.axis + (slice(0, 1),)] = 0
-        return (np.flip(sums, self.axis) if self.reverse else sums).astype(x.dtype)
+        return (np.flip(sums, self.axis) if self.reverse else sums).astype(x.dtype, copy=False)
 
 
 @operator("softmax")

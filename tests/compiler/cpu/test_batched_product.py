@@ -109,5 +109,5 @@ def test_products_of_bytes_are_exact(shape: str, points: tuple[int, int], level:
 
 
 def test_heads_have_no_operands_beside_their_factors() -> None:
-    with pytest.raises(CompileError, match="expected an epilogue of `sum` alone, got one that re"):
+    with pytest.raises(CompileError, match="got one that reads `bias`"):
         HeadProduct(1, 1, 2, 2, 2, epilogue=real_epilogue())

@@ -95,6 +95,28 @@ def test_copied_bands_do_not_change_a_bit(name: str, level: str) -> None:
     np.testing.assert_allclose(got, convolved(layer, arrays), atol=2e-4)
 
 
+DILATED = {
+    "far apart": ((1, 14, 14, 256), 3, True),
+    "near": ((1, 14, 14, 64), 3, False),
+    "many taps": ((1, 14, 15, 64), 5, True),
+    "beyond L2": ((1, 65, 64, 256), 3, False),
+}
+
+
+@pytest.mark.parametrize("level", VECTOR_LEVELS)
+@pytest.mark.parametrize("name", DILATED)
+def test_small_images_are_copied_for_dilated_windows(name: str, level: str) -> None:
+    shape, size, copies = DILATED[name]
+    pads = (size - 1,) * 4
+    window = {"kernel": (size, size), "dilations": (2, 2), "groups": shape[-1]}
+    layer = Convolution(*shape, shape[-1], pads=(pads[0], pads[1], pads[2], pads[3]), **window)
+    assert layer.questions(target_at(level))["copied"][0] == copies
+    if copies:
+        arrays = operands_of(layer)
+        got = compile_kernel(layer, target_at(level), threads=2)(*arrays.values())
+        np.testing.assert_allclose(got, convolved(layer, arrays), atol=5e-5)
+
+
 @pytest.mark.parametrize("level", VECTOR_LEVELS)
 @pytest.mark.parametrize("narrow", [False, True])
 def test_copied_bands_of_bytes_are_exact(narrow: bool, level: str) -> None:

@@ -286,23 +286,28 @@ def test_weights_that_are_computed_are_left_to_the_definition() -> None:
 @given(st.data())
 @settings(max_examples=15)
 def test_products_have_the_bits_of_the_definition(data) -> None:
-    heads, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
+    shared, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 20))
     inner = data.draw(st.one_of(st.integers(1, 20), st.sampled_from([32, 64])))
     columns = data.draw(st.integers(1, 40))
     joined = data.draw(st.tuples(*[st.booleans()] * 3))
     transposed = data.draw(st.booleans())
-    if heads > 1 and (joined[0] or (joined[1] and transposed)):
-        inner = 4 * inner
+    repeats = 1 if joined[0] or joined[2] else data.draw(st.integers(1, 3))
+    heads = shared * repeats
     samples = data.draw(st.integers(1, 2))
     last = (columns, inner) if transposed else (inner, columns)
     shapes = [
-        (samples, 1, first, heads * second) if together else (samples, heads, first, second)
-        for together, (first, second) in zip(joined, ((rows, inner), last), strict=False)
+        (samples, 1, first, own * second) if together else (samples, own, first, second)
+        for together, own, (first, second) in zip(
+            joined, (heads, shared), ((rows, inner), last), strict=False
+        )
     ]
     q = data.draw(limits())
     points = (q.pop("zero_point_x"), data.draw(st.sampled_from([0, -128, 7, 127])))
     scale = 1 / (60 * np.sqrt(inner))
-    layer = QMatMul(heads, scale, *points, **q, transposed=transposed, joined=joined)
+    if repeats == 1 and data.draw(st.booleans()):
+        scale = tuple(scale / (1 + head) for head in range(heads))
+    places = {"transposed": transposed, "joined": joined, "repeats": repeats}
+    layer = QMatMul(heads, scale, *points, **q, **places)
     assert_same(of_layer(layer, shapes), data.draw(levels), data.draw(seeds))
 
 
@@ -316,10 +321,15 @@ def test_zero_points_are_taken_out_of_products(zero_points, inner: int, level: s
     assert len(np.unique(assert_same(graph, level))) > 20
 
 
-def test_heads_side_by_side_that_are_no_whole_groups_are_left_to_the_definition() -> None:
-    for heads, kernels in ((1, 1), (2, 0)):
-        layer = QMatMul(heads, 0.01, 0, 0, 0, True, (True, True, True))
-        assert len(selected(of_layer(layer, [(1, 1, 4, 6 * heads)] * 2))) == kernels
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("scale", [0.01, (0.01, 0.002)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_heads_side_by_side_need_no_whole_groups(transposed, scale, level: str) -> None:
+    """Channel attention (EdgeNeXt) multiplies 42 channels of each head."""
+    layer = QMatMul(2, scale, 0, 3, 0, transposed, (True, True, True))
+    second = (1, 1, 13, 84) if transposed else (1, 1, 42, 26)
+    graph = of_layer(layer, [(1, 1, 9, 84), second])
+    assert len(np.unique(assert_same(graph, level))) > 20
 
 
 @pytest.mark.slow
