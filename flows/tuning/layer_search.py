@@ -11,7 +11,7 @@ smaller first tiles, see `first_tiles`.
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...compiler.accelerator.search import Candidate
@@ -31,6 +31,7 @@ from .layer_records import LayerRecords
 from .layer_trials import LayerTrial, LayerTrials
 from .network_trials import NetworkTrials, TriedChange
 from .run_log import MAX_TITLE, LoggedTrial, RunLog
+from .tasks import answers_of
 
 NEAR = 1.005
 """A layer is done if its cycles are within this factor of the lower bound."""
@@ -58,6 +59,8 @@ class SearchedLayer:
         Whether a board counted the cycles, whose memory the bound does not know.
     trials
         The candidates that were timed, for the page.
+    choices
+        All answers of the space, by name.
     """
 
     name: str
@@ -70,6 +73,7 @@ class SearchedLayer:
     skipped: str = ""
     on_board: bool = False
     trials: tuple[LoggedTrial, ...] = ()
+    choices: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -105,6 +109,7 @@ class SearchedLayer:
             "bound": self.bound,
             "gap": self.gap,
             "space": self.space,
+            "choices": {name: list(values) for name, values in self.choices.items()},
             "timed": self.timed,
             "certificate": self.certificate,
             "skipped": self.skipped,
@@ -229,21 +234,26 @@ def search_layer(
         skipped="" if candidates else "it has several kernels",
         on_board=devices is not None and devices.on_board,
         trials=tuple(log),
+        choices=answers_of(map(_choice, candidates)),
     )  # fmt: skip
 
 
-def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTrial:
-    """Return a trial of a layer; its prediction is the estimate by which candidates are ordered."""
+def _choice(candidate: Candidate) -> dict[str, int | str]:
+    """Return what distinguishes a candidate from others."""
     choice: dict[str, int | str] = {
         axis if len(candidate.tiles) == 1 else f"{axis}{number}": extent
         for number, tile in enumerate(candidate.tiles, 1)
         for axis, extent in tile
     }
     choice |= {"outer": "channels" if candidate.channels_outer else "pixels"}
-    choice |= {"depth": candidate.depth, "ahead": "yes" if candidate.ahead else "no"}
+    return choice | {"depth": candidate.depth, "ahead": "yes" if candidate.ahead else "no"}
+
+
+def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTrial:
+    """Return a trial of a layer; its prediction is the estimate by which candidates are ordered."""
     ratio = None if cycles is None or cycles >= NEVER else cycles / default
     verdict = "ok" if ratio else "failed" if cycles is None else "no program"
-    return LoggedTrial(choice, verdict, ratio, predicted=candidate.estimated_cycles / default)
+    return LoggedTrial(_choice(candidate), verdict, ratio, predicted=candidate.estimated_cycles / default)
 
 
 def _measured(

@@ -13,10 +13,11 @@ from .layer_trials import LayerTrials
 
 @dataclass(frozen=True, slots=True)
 class TriedChange:
-    """The layers of a change, by name, and the network's cycles with it."""
+    """The layers of a change, by name, the network's cycles with it, and whether it was kept."""
 
     layers: tuple[str, ...]
     cycles: int
+    kept: bool
 
 
 class NetworkTrials:

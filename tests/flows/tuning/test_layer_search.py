@@ -341,13 +341,13 @@ def test_long_names_are_said_briefly():
     first, second = (path.format(name) for name in ("conv2d", "conv2d_1"))
     searched = SearchedLayer(first, 400, 390, 380, space=3, timed=1)
     layers = searched, SearchedLayer(second, 9, 9, 9, skipped="it copies")
-    chain = TriedChange((f"{first} + {second}",), 390)
+    chain = TriedChange((f"{first} + {second}",), 390, kept=True)
     found = SearchedNetwork(409, 399, 389, layers, {}, (chain,))
     said = layer_sentences(found)
     assert said[0].startswith("conv2d/Conv2D1: 400 cycles alone")
     assert said[1:3] == [
         "conv2d_1/Conv2D1: left out: it copies",
-        "divided into `conv2d + conv2d_1`: 390 cycles of the network",
+        "divided into `conv2d + conv2d_1`: 390 cycles of the network, kept",
     ]
     assert not any("ReadVariableOp" in line for line in said)
     records = LayerRecords(Database(None), import_model(DIGITS), MACHINE, DEFAULT_MEMORY)
