@@ -20,14 +20,14 @@ from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...compiler.scheduling.given_schedules import NO_SCHEDULES
 from ...errors import UsageError
-from ...runtime.wire import JobVerdict
+from ...runtime.wire import JobError
 from ...wording import counted
 from ..sweep.records import LOST, Record
 from .candidate_workers import CandidateWorkers
 from .chain_search import least_cycles, search_chains
 from .first_tiles import search_first_tiles
 from .layer_bench import LayerBench
-from .layer_records import LayerRecords
+from .layer_records import LayerRecords, failure
 from .layer_trials import LayerTrial, LayerTrials
 from .network_trials import NetworkTrials, TriedChange
 from .run_log import MAX_TITLE, LoggedTrial, RunLog
@@ -269,8 +269,7 @@ def _measured(
 def _recorded(trial: LayerTrial) -> Record:
     if trial.cycles is not None:
         return Record({"cycles": trial.cycles, "device": trial.device})
-    lost = LOST if trial.verdict is JobVerdict.LOST else ""
-    return Record(error=f"{lost}{trial.verdict}: {trial.text}")
+    return failure(trial.verdict, trial.text)
 
 
 def search_network(
@@ -312,12 +311,12 @@ def search_network(
     Returns
     -------
     SearchedNetwork
-        Also after Ctrl-C, with what was found until then.
+        Also after Ctrl-C, or when all devices are lost, with what was found until then.
 
     Raises
     ------
     DeviceError
-        If the devices cannot run the network.
+        If the devices cannot run the network with the compiler's schedules.
     """
     end = math.inf if seconds is None else clock() + seconds
     network = NetworkTrials(module, compile_with, devices, records)
@@ -357,6 +356,8 @@ def search_network(
             search_first_tiles(network, left, lambda: clock() < end)
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
+    except JobError as problem:  # no device is left
+        stopped = f"{problem}; the same command continues"
     order = dict.fromkeys(row["name"] for row in module.report["layers"])
     return SearchedNetwork(
         network.before, network.cycles, module.report["bound"],

@@ -427,7 +427,7 @@ def _tune_layers(
     if arguments.listing:
         list_layers(arguments, module, only)
         return {graph_digest(graph)}
-    total, counted_by = 0, devices.counted_by if devices else ""
+    total, changes, counted_by = 0, 0, devices.counted_by if devices else ""
     records = LayerRecords(database, graph, configuration, memory, counted_by)
     workers = None
     if arguments.scheduler or arguments.workers:
@@ -447,8 +447,15 @@ def _tune_layers(
             name = printable(short_name(result.name))
             advance(f"searching {name:.40}", total, len(only or module.report["layers"]))
 
+        def compile_change(schedules: Mapping[str, str]) -> "Module":
+            nonlocal changes
+            changes += 1
+            text = f"searching: {counted(changes, 'change')} tried in the whole network"
+            advance(text, total, len(only or module.report["layers"]))
+            return compile_with(schedules)
+
         found = search_network(
-            module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
+            module, compile_change, trials=budget.trials or 1 << 30, seconds=budget.seconds,
             devices=devices, records=records, workers=workers, only=only, watch=watch,
         )  # fmt: skip
     trials = devices.log if devices else []
