@@ -253,7 +253,9 @@ def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTri
     """Return a trial of a layer; its prediction is the estimate by which candidates are ordered."""
     ratio = None if cycles is None or cycles >= NEVER else cycles / default
     verdict = "ok" if ratio else "failed" if cycles is None else "no program"
-    return LoggedTrial(_choice(candidate), verdict, ratio, predicted=candidate.estimated_cycles / default)
+    return LoggedTrial(
+        _choice(candidate), verdict, ratio, predicted=candidate.estimated_cycles / default
+    )
 
 
 def _measured(

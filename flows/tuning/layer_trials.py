@@ -14,7 +14,6 @@ from ...runtime.wire import JobError, JobVerdict
 from .layer_bench import LayerBench
 from .shared_devices import SharedDevices
 
-
 PROCESS_ENDED = JobVerdict.CRASHED, JobVerdict.MEMORY
 """Verdicts on a process that others may have ended; a whole network is worth a second try."""
 

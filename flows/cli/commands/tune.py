@@ -204,8 +204,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         for name in ("tuner", "threads"):
             if (value := getattr(arguments, name)) is not None:
                 raise UsageError(
-                    f"`--{name} {value}`: layers of the accelerator are searched by exact cycles in "
-                    "one order; leave it out"
+                    f"`--{name} {value}`: layers of the accelerator are searched by exact cycles, "
+                    "in one order; leave it out"
                 )
     arguments.tuner = arguments.tuner or DEFAULT_TUNER
     check_tuner(arguments.tuner)
