@@ -24,7 +24,7 @@ LEAST = {
     "gates": "fewest gates",
     "ram_bits": "fewest bits of RAM",
 }
-"""What the best point in an objective has; of others, the smallest figure."""
+"""The property of the best point in an objective; without one, the smallest figure."""
 
 
 def exclusion_sentence(outcome: SweepOutcome) -> str:
