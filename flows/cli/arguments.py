@@ -20,7 +20,7 @@ from ...isa.settings import DEFAULT_MEMORY, changed, load_configuration, memory_
 from ...sim.gate.tools import YOSYS, find_tool
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
-from ..execution.recorded_choices import recorded_texts
+from ..execution.recorded_choices import records_key
 from .calibration_options import CalibrationOptions, refuse_calibration
 from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
@@ -214,7 +214,7 @@ def placed_module(
 
     more = (
         "artifact", repr(host_target()), *placing.key(), memory_text(memory),
-        *recorded_texts().items(),
+        *records_key(),
     )  # fmt: skip
     kept = CompileCache.of_model(
         artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
@@ -287,7 +287,7 @@ def kept_module(
     quantised = calibration.key() if calibration else ()
     more = (
         *quantised, *overrides.key(), *placing.key(), memory_text(memory), *operators,
-        *recorded_texts().items(),
+        *records_key(),
     )  # fmt: skip
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from ...compiler.graph.short_names import short_names
 from ...errors import UsageError
 from ...quoting import printable
 from ...wording import counted
-from ..execution.recorded_choices import records_path
+from ..execution.recorded_choices import records_path, usable_threads
 from ..sweep.records import Database
 from .clock_options import milliseconds_text
 from .console import say
@@ -66,8 +66,7 @@ def list_kernels(
             f"{task.title}: {row['kind']}, {work}, {task.machine.title}: "
             f"{counted(row['space'], 'schedule')}"
         )
-        for name, values in row["choices"].items():
-            say(f"  {name}: {', '.join(map(str, values))}")
+        _say_choices(row["choices"])
         for each in row["estimated"][:SHOWN]:
             say(f"  {each['choice']}: {each['text']}")
         for reason, count in row["left_out"].items():
@@ -91,12 +90,22 @@ def list_layers(
         for name, one in zip(names, found, strict=True):
             size = f"left out: {one.skipped}" if one.skipped else counted(one.space, "candidate")
             say(f"{name}: {one.default_cycles:,} cycles, lower bound {one.bound:,}: {size}")
+            _say_choices(one.choices)
+        say(f"left out: all tiles that do not fit the scratchpads of {module.configuration.name}")
 
 
-def records_sentence(path: Path) -> str:
-    """Say where records are, and who uses them."""
-    option = "" if path == records_path() else f" --records {path}"
-    return f"records: {path}; `compile{option}` and `run{option}` use them"
+def _say_choices(choices: Mapping[str, Sequence[int | str]]) -> None:
+    for name, values in choices.items():
+        say(f"  {name}: {', '.join(map(str, values))}")
+
+
+def records_sentence(path: Path, threads: int | None = None) -> str:
+    """Say where records are, and who uses them; `threads` are those that the user chose."""
+    option, usable = "" if path == records_path() else f" --records {path}", usable_threads()
+    told = f"records: {path}; `compile{option}` and `run{option}` use them"
+    if threads in (None, usable):
+        return told
+    return f"{told} where they may use {counted(threads, 'processor')}, not {usable} as here"
 
 
 def kernel_sentences(report: "TuningReport") -> list[str]:
@@ -143,7 +152,8 @@ def layer_sentences(found: "SearchedNetwork") -> list[str]:
     for made, changes in ("divided into", found.chains), ("first tiles of", found.first_tiles):
         for change in changes:
             named = ", ".join(f"`{name}`" for name in short_names(change.layers))
-            lines.append(f"{made} {named}: {change.cycles:,} cycles of the network")
+            kept = "kept" if change.kept else "not kept"
+            lines.append(f"{made} {named}: {change.cycles:,} cycles of the network, {kept}")
     lines.append(
         f"network: {found.before:,} cycles before, {found.cycles:,} now, lower bound "
         f"{found.bound:,}; {counted(len(found.schedules), 'layer')} changed"

@@ -74,6 +74,12 @@ def recorded_texts() -> Texts:
     return {} if path is None else {**shipped_texts(), **_own_texts(path)}
 
 
+def records_key() -> tuple[object, ...]:
+    """Return the part of a cache key on which the recorded schedules of a compilation depend."""
+    texts = recorded_texts()
+    return (*texts.items(), usable_threads()) if texts else ()
+
+
 def _own_texts(path: Path) -> Texts:
     if not (os.path.isfile(path) or os.environ.get(RECORDS_VARIABLE)):
         return {}

@@ -13,6 +13,20 @@ MIN_MULTIPLE = 10
 """Misses from so many times the limit on are said as multiples, smaller ones in per cent."""
 
 
+LEAST = {
+    "cycles": "fewest cycles",
+    "ms": "shortest time",
+    "energy_uj": "least energy",
+    "multipliers": "fewest multipliers",
+    "ram": "fewest block RAMs",
+    "lut": "fewest look-up tables",
+    "ff": "fewest flip-flops",
+    "gates": "fewest gates",
+    "ram_bits": "fewest bits of RAM",
+}
+"""The property of the best point in an objective; without one, the smallest figure."""
+
+
 def exclusion_sentence(outcome: SweepOutcome) -> str:
     """Say which conditions excluded how many points, each counted once; empty if none did."""
     counts = Counter(
@@ -27,13 +41,11 @@ def verdict(outcome: SweepOutcome) -> list[str]:
     """Return the answer to the question that the conditions and objectives ask."""
     if outcome.front:
         within = " of those that meet every condition" if outcome.where else ""
-        figure = _figure(outcome.objectives[0])
+        least = _least(outcome.objectives[0])
         left, failed = outcome.counts[OPEN], outcome.counts[FAILED]
         best = {id(result.point.setting): result for result in reversed(outcome.front)}
         first, *others = reversed(best.values())  # of each main memory, in the order of the space
-        lines = [
-            f"verdict: {name_of(first)} has the smallest {figure}{within}: {_times(first, outcome)}"
-        ]
+        lines = [f"verdict: {name_of(first)} has the {least}{within}: {_times(first, outcome)}"]
         lines += [f"         {name_of(each)}: {_times(each, outcome)}" for each in others]
         if outcome.where and not others:  # who states what is enough may want the cheapest
             lines += _best_in_others(first, outcome)
@@ -44,8 +56,8 @@ def verdict(outcome: SweepOutcome) -> list[str]:
     return list(_no_machine(outcome))
 
 
-def _figure(objective: str) -> str:
-    return heading_of(objective).partition(",")[0]
+def _least(objective: str) -> str:
+    return LEAST.get(objective) or f"smallest {heading_of(objective).partition(',')[0]}"
 
 
 def _best_in_others(first: PointResult, outcome: SweepOutcome) -> Iterator[str]:
@@ -54,10 +66,10 @@ def _best_in_others(first: PointResult, outcome: SweepOutcome) -> Iterator[str]:
     for name in outcome.objectives[1:]:
         winner = min(outcome.front, key=lambda each: each.figures[name])
         if winner.figures[name] < first.figures[name]:
-            line = f"{name_of(winner)} has the smallest {{}}: {_times(winner, outcome)}"
-            best.setdefault(line, []).append(_figure(name))
+            line = f"{name_of(winner)} has the {{}}: {_times(winner, outcome)}"
+            best.setdefault(line, []).append(_least(name))
     for line, figures in best.items():
-        yield f"         {line.format(' and '.join(figures))}"
+        yield f"         {line.format(' and the '.join(figures))}"
 
 
 def _no_machine(outcome: SweepOutcome) -> Iterator[str]:

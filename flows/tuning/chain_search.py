@@ -106,7 +106,7 @@ def search_chains(network: NetworkTrials, trials: int, may_go_on: Callable[[], b
             if cycles is None:
                 continue
             names = tuple(name for change in changes for name in change.layers)
-            network.chains.append(TriedChange(names, cycles))
+            network.chains.append(TriedChange(names, cycles, network.kept is wanted))
             if network.kept is wanted:
                 break
         else:

@@ -40,7 +40,8 @@ def search_first_tiles(network: NetworkTrials, trials: int, may_go_on: Callable[
         cycles = network.attempt(schedules)
         if cycles is not None:
             names = tuple(name for change in changes for name in change.layers)
-            network.first_tiles.append(TriedChange(names, cycles))
+            kept = network.kept is schedules
+            network.first_tiles.append(TriedChange(names, cycles, kept))
 
 
 def _changes(network: NetworkTrials, may_go_on: Callable[[], bool]) -> Iterator[ChainChange]:

@@ -12,6 +12,7 @@ from ...isa.configuration import Configuration
 from ...isa.memory_model import MemoryModel
 from ...isa.settings import memory_text
 from ...quoting import printable
+from ...runtime.wire import JobVerdict
 from ..execution.compile_cache import source_digest
 from ..execution.recorded_choices import LAYERS, graph_digest
 from ..sweep.record_checks import MAX_TEXT
@@ -20,6 +21,12 @@ from .run_log import RunLog, add_log
 
 LAYER_TRIAL = "accelerator trial"
 """The evaluator of outcomes, also of whole networks."""
+
+
+def failure(verdict: JobVerdict, text: str) -> Record:
+    """Return the outcome of what a device did not run; that of a lost one is tried again."""
+    lost = LOST if verdict is JobVerdict.LOST else ""
+    return Record(error=f"{lost}{verdict}: {text}")
 
 
 class LayerRecords:

@@ -11,7 +11,7 @@ smaller first tiles, see `first_tiles`.
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...compiler.accelerator.search import Candidate
@@ -20,17 +20,18 @@ from ...compiler.module import Module
 from ...compiler.scheduling.candidate_timer import NEVER
 from ...compiler.scheduling.given_schedules import NO_SCHEDULES
 from ...errors import UsageError
-from ...runtime.wire import JobVerdict
+from ...runtime.wire import JobError
 from ...wording import counted
 from ..sweep.records import LOST, Record
 from .candidate_workers import CandidateWorkers
 from .chain_search import least_cycles, search_chains
 from .first_tiles import search_first_tiles
 from .layer_bench import LayerBench
-from .layer_records import LayerRecords
+from .layer_records import LayerRecords, failure
 from .layer_trials import LayerTrial, LayerTrials
 from .network_trials import NetworkTrials, TriedChange
 from .run_log import MAX_TITLE, LoggedTrial, RunLog
+from .tasks import answers_of
 
 NEAR = 1.005
 """A layer is done if its cycles are within this factor of the lower bound."""
@@ -58,6 +59,8 @@ class SearchedLayer:
         Whether a board counted the cycles, whose memory the bound does not know.
     trials
         The candidates that were timed, for the page.
+    choices
+        All answers of the space, by name.
     """
 
     name: str
@@ -70,6 +73,7 @@ class SearchedLayer:
     skipped: str = ""
     on_board: bool = False
     trials: tuple[LoggedTrial, ...] = ()
+    choices: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
 
     @property
     def gap(self) -> float:
@@ -105,6 +109,7 @@ class SearchedLayer:
             "bound": self.bound,
             "gap": self.gap,
             "space": self.space,
+            "choices": {name: list(values) for name, values in self.choices.items()},
             "timed": self.timed,
             "certificate": self.certificate,
             "skipped": self.skipped,
@@ -229,21 +234,28 @@ def search_layer(
         skipped="" if candidates else "it has several kernels",
         on_board=devices is not None and devices.on_board,
         trials=tuple(log),
+        choices=answers_of(map(_choice, candidates)),
     )  # fmt: skip
 
 
-def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTrial:
-    """Return a trial of a layer; its prediction is the estimate by which candidates are ordered."""
+def _choice(candidate: Candidate) -> dict[str, int | str]:
+    """Return what distinguishes a candidate from others."""
     choice: dict[str, int | str] = {
         axis if len(candidate.tiles) == 1 else f"{axis}{number}": extent
         for number, tile in enumerate(candidate.tiles, 1)
         for axis, extent in tile
     }
     choice |= {"outer": "channels" if candidate.channels_outer else "pixels"}
-    choice |= {"depth": candidate.depth, "ahead": "yes" if candidate.ahead else "no"}
+    return choice | {"depth": candidate.depth, "ahead": "yes" if candidate.ahead else "no"}
+
+
+def _logged(candidate: Candidate, cycles: int | None, default: int) -> LoggedTrial:
+    """Return a trial of a layer; its prediction is the estimate by which candidates are ordered."""
     ratio = None if cycles is None or cycles >= NEVER else cycles / default
     verdict = "ok" if ratio else "failed" if cycles is None else "no program"
-    return LoggedTrial(choice, verdict, ratio, predicted=candidate.estimated_cycles / default)
+    return LoggedTrial(
+        _choice(candidate), verdict, ratio, predicted=candidate.estimated_cycles / default
+    )
 
 
 def _measured(
@@ -259,8 +271,7 @@ def _measured(
 def _recorded(trial: LayerTrial) -> Record:
     if trial.cycles is not None:
         return Record({"cycles": trial.cycles, "device": trial.device})
-    lost = LOST if trial.verdict is JobVerdict.LOST else ""
-    return Record(error=f"{lost}{trial.verdict}: {trial.text}")
+    return failure(trial.verdict, trial.text)
 
 
 def search_network(
@@ -302,12 +313,12 @@ def search_network(
     Returns
     -------
     SearchedNetwork
-        Also after Ctrl-C, with what was found until then.
+        Also after Ctrl-C, or when all devices are lost, with what was found until then.
 
     Raises
     ------
     DeviceError
-        If the devices cannot run the network.
+        If the devices cannot run the network with the compiler's schedules.
     """
     end = math.inf if seconds is None else clock() + seconds
     network = NetworkTrials(module, compile_with, devices, records)
@@ -347,6 +358,8 @@ def search_network(
             search_first_tiles(network, left, lambda: clock() < end)
     except KeyboardInterrupt:
         stopped = "interrupted; the same command continues"
+    except JobError as problem:  # no device is left
+        stopped = f"{problem}; the same command continues"
     order = dict.fromkeys(row["name"] for row in module.report["layers"])
     return SearchedNetwork(
         network.before, network.cycles, module.report["bound"],

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from ...compiler.module import Module, Segment
-from ...errors import CompileError, DeviceError, UsageError
+from ...errors import CompileError, UsageError
 from ...runtime.device import Device
 from ...runtime.devices import is_board, kind_of
 from ...runtime.wire import JobError, JobVerdict
 from .layer_bench import LayerBench
 from .shared_devices import SharedDevices
+
+PROCESS_ENDED = JobVerdict.CRASHED, JobVerdict.MEMORY
+"""Verdicts on a process that others may have ended; a whole network is worth a second try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class LayerTrials:
 
         Raises
         ------
-        DeviceError
+        JobError
             If it does not run, or the device counts no cycles.
         """
 
@@ -131,6 +134,8 @@ class LayerTrials:
             return cycles
 
         (answer,) = self.shared.share([module], run)
-        if isinstance(answer, DeviceError):
+        if isinstance(answer, JobError) and answer.verdict in PROCESS_ENDED:
+            (answer,) = self.shared.share([module], run)
+        if isinstance(answer, JobError):
             raise answer
         return answer

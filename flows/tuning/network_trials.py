@@ -6,17 +6,19 @@ from json import dumps
 
 from ...compiler.module import Module
 from ...errors import CompileError
+from ...runtime.wire import JobError, JobVerdict
 from ..sweep.records import Record
-from .layer_records import LayerRecords
+from .layer_records import LayerRecords, failure
 from .layer_trials import LayerTrials
 
 
 @dataclass(frozen=True, slots=True)
 class TriedChange:
-    """The layers of a change, by name, and the network's cycles with it."""
+    """The layers of a change, by name, the network's cycles with it, and whether it was kept."""
 
     layers: tuple[str, ...]
     cycles: int
+    kept: bool
 
 
 class NetworkTrials:
@@ -70,7 +72,12 @@ class NetworkTrials:
         Returns
         -------
         int or None
-            The cycles; None if other layers no longer fit.
+            The cycles; None if other layers no longer fit, or the device failed.
+
+        Raises
+        ------
+        JobError
+            If no device is left.
         """
         made: list[Module] = []  # stays empty if the cycles are known
 
@@ -91,9 +98,14 @@ class NetworkTrials:
                 module = compiled()
             except CompileError as problem:
                 return [Record(error=str(problem))]
-            devices = self._devices
-            cycles = devices.network_cycles(module) if devices else module.report["cycles"]
-            return [Record({"cycles": cycles})]
+            if self._devices is None:
+                return [Record({"cycles": module.report["cycles"]})]
+            try:
+                return [Record({"cycles": self._devices.network_cycles(module)})]
+            except JobError as problem:
+                if not schedules or problem.verdict is JobVerdict.LOST:
+                    raise  # without the network's own cycles, or a device, nothing can be tried
+                return [failure(problem.verdict, str(problem))]
 
         if self.records is None:
             (found,) = measure()

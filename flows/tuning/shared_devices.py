@@ -7,7 +7,7 @@ answer for the piece that failed.
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from ...errors import DeviceError
@@ -62,12 +62,8 @@ class SharedDevices:
         waiting = deque(range(len(pieces)))
         found: dict[int, _Answer | JobError] = {}
 
-        def serve(device: Device) -> None:
-            while device in self.devices:
-                try:
-                    piece = waiting.popleft()
-                except IndexError:
-                    return
+        def serve(device: Device, piece: int | None) -> None:
+            while piece is not None:
                 try:
                     found[piece] = run(device, pieces[piece])
                 except DeviceError as problem:
@@ -76,11 +72,19 @@ class SharedDevices:
                         self.devices.remove(device)
                         self.lost.append(f"`{device.name}` is lost: {problem}")
                         waiting.appendleft(piece)
+                        return
+                piece = following()
+
+        def following() -> int | None:
+            with suppress(IndexError):
+                return waiting.popleft()
 
         with ThreadPoolExecutor(len(self.all)) as threads:
             try:
                 while waiting and self.devices:
-                    list(threads.map(serve, list(self.devices)))
+                    # Each begins with a piece of its own, however late its thread starts.
+                    first = [following() for _ in self.devices]
+                    list(threads.map(serve, list(self.devices), first))
             except BaseException:  # such as Ctrl-C: what runs already is awaited, no more
                 waiting.clear()
                 raise

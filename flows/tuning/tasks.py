@@ -1,7 +1,7 @@
 """The tasks of a network: its kernels that have a space of schedules, each of them once."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...compiler.cpu.kernels.choices import Choice, digest_of, workload_of
@@ -82,11 +82,16 @@ class KernelSpace:
     @property
     def questions(self) -> dict[str, tuple[int | str, ...]]:
         """All answers of each question, in the order in which they first occur."""
-        found: dict[str, dict[int | str, None]] = {}
-        for point in self.points:
-            for name, value in point:
-                found.setdefault(name, {})[value] = None
-        return {name: tuple(values) for name, values in found.items()}
+        return answers_of(map(dict, self.points))
+
+
+def answers_of(points: Iterable[Mapping[str, int | str]]) -> dict[str, tuple[int | str, ...]]:
+    """Return all answers in the points of a space, by name, as they first occur."""
+    found: dict[str, dict[int | str, None]] = {}
+    for point in points:
+        for name, value in point.items():
+            found.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def tasks_of(graph: Graph, machine: TuningMachine) -> list[KernelTask]:

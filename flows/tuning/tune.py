@@ -22,6 +22,7 @@ from .measuring import TrialMeasurer
 from .outcome import TrialOutcome, TrialVerdict
 from .run_log import MAX_TITLE, LoggedTrial, RunLog, add_log
 from .tasks import KernelSpace, KernelTask
+from .trial import CONFIRMING_TURNS
 from .tuners import Tuner, open_tuner
 
 BATCH = 8
@@ -308,9 +309,12 @@ def _run_batch(
             continue
         if not state.default_s:
             state.default_s = outcome.times.default_s
-        gained = min(outcome.times.to_incumbent, outcome.times.ratio / state.ratio)
-        is_better = gained < 1 - MIN_GAIN and outcome.times.ratio < min(state.ratio, 1 - MIN_GAIN)
-        if outcome.verdict is TrialVerdict.OK and is_better:
+        times, most = outcome.times, 1 - MIN_GAIN
+        # A known one was compared with the incumbent of another run.
+        gained = times.ratio / state.ratio if choice in state.known else times.to_incumbent
+        is_better = gained < most and times.ratio < min(state.ratio, most)
+        is_sure = outcome.verdict is TrialVerdict.OK and times.turns >= CONFIRMING_TURNS
+        if is_better and is_sure:
             state.best = outcome
             records.add_best(state.task, outcome, how)
     if state.batches == 1 and state.shipped and state.best is None:

@@ -20,7 +20,7 @@ from .description import Array, Constants, KernelSchedule
 from .epilogue import WITH_BIAS, Epilogue
 from .product import MAX_PARTS, PanelPlanner, Product
 from .row_stages import MAX, SUM, columns_at_once, compute_in_row, reduced
-from .tiles import MatrixTile, panels, pick_multiplication
+from .tiles import MatrixTile, default_rows, panels, pick_multiplication
 
 WAY_BYTES = 4096
 """Distance at which addresses share a set of L1, on all x86-64 so far."""
@@ -120,7 +120,9 @@ class MatrixPlanner(PanelPlanner):
             self.tile_rows = self.matrix.height
             self.part = round_up(self.part, self.tile_rows)
         else:
-            self.tile_rows = self.pick_rows(self.part)
+            tested = way.instruction is None
+            last = 0 if tested else product.rows - (self.parts - 1) * self.part
+            self.tile_rows = self.pick_rows(self.part, last)
         self.rows_outside = self.parts > 1 or choices.pick("rows_outside", 0, (1,)) > 0
         """True if all columns are computed for some rows, then for the next rows."""
         self.apart = not product.limit and self._pick_apart()
@@ -142,11 +144,14 @@ class MatrixPlanner(PanelPlanner):
         tiles.
         """
         p, most, costs = self.product, self.target.tile.rows, {}
+        polynomials, single = self.epilogue.has_polynomials, most
+        if self.way.instruction is not None:  # the default has to be a single tile
+            single = default_rows(self.panel, self.target, has_polynomials=polynomials)
         extent = math.ceil(p.rows / self.matrix.height) if self.matrix else p.rows
         for parts in range(1, min(extent, MAX_PARTS) + 1):
             part = math.ceil(extent / parts)
             tiles = 1 if self.matrix else math.ceil(part / most)
-            last = tiles == 1 and math.ceil(extent / part) == parts
+            last = part <= single and math.ceil(extent / part) == parts
             if extent % parts == 0 or (last and not self.matrix):
                 fixed = math.ceil(part / tiles) + TILE_ROWS
                 costs[parts] = 1 if self.matrix else parts * tiles * fixed

@@ -142,10 +142,12 @@ class PanelPlanner(Planner):
         """Choose how many vectors wide a panel is, for tiles that cover `rows` rows."""
         self.panel = pick_panel(self.choices, self.columns, self.target, rows, self.way)
 
-    def pick_rows(self, extent: int) -> int:
-        """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer."""
+    def pick_rows(self, extent: int, last: int = 0) -> int:
+        """Choose the rows of a tile; see `tiles.pick_rows`."""
         polynomials = self.epilogue.has_polynomials
-        return pick_rows(self.choices, extent, self.panel, self.target, has_polynomials=polynomials)
+        return pick_rows(
+            self.choices, extent, self.panel, self.target, has_polynomials=polynomials, last=last
+        )
 
     def pick_steps(self) -> None:
         """Choose how far the reduction is unrolled."""

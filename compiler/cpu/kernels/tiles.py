@@ -217,17 +217,27 @@ def pick_rows(
     name: str = "rows",
     *,
     has_polynomials: bool = False,
+    last: int = 0,
 ) -> int:
     """Choose the rows of a tile, of `extent`: as many as registers have room for, or fewer.
+
+    The last of several extents may have `last` rows only. Its tiles are cut off, but must begin
+    inside, because instructions read rows without a test.
 
     LLVM keeps some constants of polynomials in registers. Where sums take all others, it puts sums
     into memory instead, in every step: a sigmoid behind 14 rows took twice the time of 13.
     """
     vectors = panel // target.lanes
-    most = _most_rows(vectors, target)
-    beside = _most_rows(vectors, target, target.registers // 16 if has_polynomials else 0)
-    others = (even_blocks(extent, rows) for rows in range(most, 0, -1))
-    return choices.pick(name, even_blocks(extent, min(beside, target.tile.rows)), others)
+    others = (even_blocks(extent, rows) for rows in range(_most_rows(vectors, target), 0, -1))
+    legal = (rows for rows in others if -(-(last or extent) // rows) == -(-extent // rows))
+    default = even_blocks(extent, default_rows(panel, target, has_polynomials=has_polynomials))
+    return choices.pick(name, default, legal)
+
+
+def default_rows(panel: int, target: CpuTarget, *, has_polynomials: bool) -> int:
+    """Maximum rows of a tile by default; see `pick_rows`."""
+    others = target.registers // 16 if has_polynomials else 0
+    return min(_most_rows(panel // target.lanes, target, others), target.tile.rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from ...tuning.tune import TaskState
 
 DEFAULT_BUDGET = "60s"
+DEFAULT_TUNER = "evolutionary"
 INTERPRETER = "interpreter"
 
 
@@ -110,9 +111,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help=f"60s, 5m, 2h, or a number of trials (default: {DEFAULT_BUDGET})",
     )  # fmt: skip
     parser.add_argument(
-        "--tuner", default="evolutionary", metavar="NAME",
+        "--tuner", metavar="NAME",
         help="evolutionary, xgboost (needs the extra `sweep`), random or grid (default: "
-        "evolutionary)",
+        f"{DEFAULT_TUNER})",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N",
@@ -166,7 +167,7 @@ def tune_(arguments: argparse.Namespace) -> None:
             "path, or tune first: `tilewright tune MODEL"
             + (f" --database {shell_word(str(path))}`" if arguments.database else "`")
         )
-    kept = records_sentence(path)
+    kept = records_sentence(path, arguments.threads)
     with Database(path) as database:
         records = KernelRecords(database)
         quiet = arguments.json == "-"
@@ -199,6 +200,14 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     """
     from ...tuning.tuners import check_tuner
 
+    if arguments.target == "accelerator":
+        for name in ("tuner", "threads"):
+            if (value := getattr(arguments, name)) is not None:
+                raise UsageError(
+                    f"`--{name} {value}`: layers of the accelerator are searched by exact cycles, "
+                    "in one order; leave it out"
+                )
+    arguments.tuner = arguments.tuner or DEFAULT_TUNER
     check_tuner(arguments.tuner)
     others = arguments.imported, arguments.exported, arguments.output
     if arguments.source is None and not any(others):
@@ -418,7 +427,7 @@ def _tune_layers(
     if arguments.listing:
         list_layers(arguments, module, only)
         return {graph_digest(graph)}
-    total, counted_by = 0, devices.counted_by if devices else ""
+    total, changes, counted_by = 0, 0, devices.counted_by if devices else ""
     records = LayerRecords(database, graph, configuration, memory, counted_by)
     workers = None
     if arguments.scheduler or arguments.workers:
@@ -438,8 +447,15 @@ def _tune_layers(
             name = printable(short_name(result.name))
             advance(f"searching {name:.40}", total, len(only or module.report["layers"]))
 
+        def compile_change(schedules: Mapping[str, str]) -> "Module":
+            nonlocal changes
+            changes += 1
+            text = f"searching: {counted(changes, 'change')} tried in the whole network"
+            advance(text, total, len(only or module.report["layers"]))
+            return compile_with(schedules)
+
         found = search_network(
-            module, compile_with, trials=budget.trials or 1 << 30, seconds=budget.seconds,
+            module, compile_change, trials=budget.trials or 1 << 30, seconds=budget.seconds,
             devices=devices, records=records, workers=workers, only=only, watch=watch,
         )  # fmt: skip
     trials = devices.log if devices else []

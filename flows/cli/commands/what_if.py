@@ -9,16 +9,23 @@ from typing import Any
 from ....compiler.module import Module
 from ....errors import UsageError
 from ....isa.memory_model import MemoryModel
-from ....isa.settings import DEFAULT_MEMORY, MACHINE, Value, memory_text, read_values
+from ....isa.settings import MACHINE, Value, memory_text, read_values
 from ...execution.retiming import VARIABLE, RetimedMachine, check_variable, retime, settings
 from ...execution.timed import require_segments
 from ...reports import terminal as report
-from ..arguments import add_configuration, chosen_configuration, load_module
+from ..arguments import USUAL_OR_BOARDS, add_configuration, chosen_configuration, load_module
+from ..board_options import apply_board
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import add_clock, chosen_clock, cycles_text, milliseconds_text
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import add_json, check_json, write_json
-from ..memory_options import add_program_for, program_memory, refuse_program_for
+from ..memory_options import (
+    SETTINGS,
+    add_program_for,
+    memory_model,
+    program_memory,
+    refuse_program_for,
+)
 from ..operator_options import add_operators
 
 LATENCIES = 16, 64, 200
@@ -28,7 +35,7 @@ BANDWIDTHS = (1, 4), (1, 2), (1, 1)
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
-    add_configuration(parser)
+    add_configuration(parser, USUAL_OR_BOARDS)
     add_operators(parser)
     add_fixes(parser)
     parser.add_argument("--latency", metavar="CYCLES,...", help="latencies of main memory")
@@ -39,8 +46,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         "--vary", action="append", default=[], metavar="PARAM=N,...",
         help=f"vary a hardware parameter, one of {', '.join(VARIABLE)}; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--board", metavar="NAME|FILE.toml",
+        help="machine, memory and clock of a board where other options do not choose them; its "
+        "memory is the one from which others differ",
+    )  # fmt: skip
     add_program_for(parser)
-    add_clock(parser, board=False)
+    add_clock(parser)
     add_json(parser, "the table")
     add_calibration(parser)
     parser.set_defaults(function=what_if)
@@ -59,14 +71,15 @@ def what_if(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     refuse_program_for(arguments, arguments.source)
     memories, machines = asked(arguments)
-    clock_mhz = chosen_clock(arguments)
+    base_machine = base_of(arguments)
+    clock_mhz = chosen_clock(base_machine)
     overrides = chosen_overrides(arguments)
     module = load_module(
         arguments.source,
-        chosen_configuration(arguments),
+        chosen_configuration(base_machine),
         calibration=chosen_calibration(arguments),
         overrides=overrides,
-        memory=program_memory(arguments, DEFAULT_MEMORY),
+        memory=program_memory(arguments, memory_model(base_machine)),
     )
     require_segments(module)
     base_memory = module.memory
@@ -81,6 +94,28 @@ def what_if(arguments: argparse.Namespace) -> None:
         show(module, base_memory, base, found, cycles, clock_mhz)
         for chosen, why in rejected.items():
             report.say(f"rejected       {chosen}: {why}")
+
+
+def base_of(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Return the options of the machine and memory from which others differ.
+
+    Raises
+    ------
+    UsageError
+        For a board beside another memory that the program is made for.
+    """
+    from ....runtime.artifact import is_artifact
+
+    none = dict.fromkeys(name.replace("-", "_") for name in SETTINGS)
+    base = argparse.Namespace(**{**vars(arguments), **none, "stalls": None, "seed": 0})
+    if arguments.board:
+        if arguments.program_for is not None or is_artifact(arguments.source):
+            raise UsageError(
+                f"`--board {arguments.board}`: expected a model without `--program-for`, since "
+                "others differ from the memory that the program is made for; leave it out"
+            )
+        apply_board(arguments.board, base)
+    return base
 
 
 def asked(

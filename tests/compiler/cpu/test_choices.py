@@ -22,7 +22,9 @@ from tilewright.compiler.cpu import (
     host,
     real_epilogue,
 )
+from tilewright.compiler.cpu.execution.kernel import lower_description
 from tilewright.compiler.cpu.kernels.choices import (
+    Choice,
     choice_key,
     choice_of,
     choice_text,
@@ -72,6 +74,20 @@ def test_the_first_point_is_the_default(name: str, level: str) -> None:
     plans = [KERNELS[name].with_choice(choice).plan(target) for choice in ((), points[0])]
     steps = [(list(map(str, plan.schedule.steps)), plan.layouts) for plan in plans]
     assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("level", ["avx2", "avx512vnni"])
+def test_tiles_of_every_division_into_parts_are_legal(level: str) -> None:
+    """The last part may be shorter; a tile that began behind its end had no rows to read."""
+    product, target = MatrixProduct(125, 64, 64, **BYTES), generic(level)
+    points = space_of(product, lambda one: one.questions(target))
+    kinds: dict[tuple[int | str, ...], Choice] = {}
+    for choice in points:
+        answers = dict(choice)
+        kinds.setdefault((answers["vectors"], answers["parts"], answers["rows"]), choice)
+    assert any(125 % int(parts) for _, parts, _ in kinds)
+    for choice in kinds.values():
+        lower_description(product.with_choice(choice), target)
 
 
 @pytest.mark.parametrize("level", VECTOR_LEVELS)

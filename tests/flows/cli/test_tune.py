@@ -77,6 +77,18 @@ def test_the_commands_say_that_records_are_used(records, tmp_path, capsys):
     assert "records:" not in capsys.readouterr().out
 
 
+def test_each_number_of_threads_has_a_program_of_its_own(records, tmp_path, capsys, monkeypatch):
+    """Records hold for one number of threads, so the cache must not mix programs for several."""
+    command = ["compile", str(DIGITS), "--placement", "host", "-o", str(tmp_path / "digits.tw")]
+    more = set(range(usable_threads() + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.sched_getaffinity", lambda process: more)
+        assert main([*command, "--records", str(records)]) == 0
+        assert "records:" not in capsys.readouterr().out
+    assert main([*command, "--records", str(records)]) == 0
+    assert "records: schedules of 1 kernel from" in capsys.readouterr().out
+
+
 def test_strange_choices_of_an_artifact_are_refused_or_ignored(records, monkeypatch, tmp_path):
     monkeypatch.setenv(RECORDS_VARIABLE, str(records))
     module = on_cpu()
@@ -126,6 +138,8 @@ def test_a_network_is_tuned_listed_and_exchanged(tmp_path, capsys):
         (["--budget", "soon"], "`--budget soon`: expected a time such as 60s, 5m or 2h"),
         (["--threads", "0"], "`--threads 0`: expected 1 or more"),
         (["--seed", "-1"], "`--seed -1`: expected 0 or more"),
+        (["--target", "accelerator", "--threads", "1"], "`--threads 1`: layers of the acc"),
+        (["--target", "accelerator", "--tuner", "grid"], "`--tuner grid`: layers of the acc"),
     ],
 )
 def test_mistakes_of_the_user(options, message, tmp_path, capsys):
@@ -142,10 +156,15 @@ def test_one_layer_is_tuned_alone(tmp_path, capsys):
     said = capsys.readouterr().out
     assert said.startswith("conv2: 2 of ")
     option = f"--records {path}"
-    assert f"records: {path}; `compile {option}` and `run {option}` use them" in said
+    use = f"records: {path}; `compile {option}` and `run {option}` use them"
+    others = f" where they may use 1 processor, not {usable_threads()} as here"
+    assert use + others * (usable_threads() > 1) in said
     accelerator = [*command, "--target", "accelerator", "--config", "8x8"]
     assert main([*accelerator, "--list"]) == 0
-    assert re.fullmatch(r"conv2: [\d,]+ cycles, .*\n", capsys.readouterr().out)
+    first, *choices, last = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"conv2: [\d,]+ cycles, lower bound [\d,]+: \d+ candidates", first)
+    assert any(re.fullmatch(r"  y: \d+(, \d+)+", line) for line in choices)
+    assert last == "left out: all tiles that do not fit the scratchpads of 8x8"
     assert main([*accelerator, "--budget", "9", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [layer["layer"] for layer in found["layers"]] == ["conv2"]

@@ -98,3 +98,19 @@ def test_a_combination_that_breaks_a_rule_is_told_and_the_others_are_timed(tilew
 def test_nothing_is_left_if_every_combination_breaks_a_rule(model, capsys):
     assert main(["what-if", str(model), "--config", "4x4", "--vary", "bus_bits=256"]) == 1
     assert capsys.readouterr().err.endswith("a beat; lower it or raise `lanes_in`\n")
+
+
+def test_a_board_gives_the_memory_from_which_others_differ(
+    tilewright, model, artifact, capsys, tmp_path
+):
+    board = "--board", "ULX3S-25F"
+    printed = tilewright("compile", model, *board, "-o", tmp_path / "digits.tw")
+    found = rows(tilewright, model, *board, "--latency", "12,64")
+    assert found["configuration"] == "ecp5-25"
+    assert found["program_for"].startswith("latency=12,bandwidth=1/2,")
+    same, slower = (row["cycles"] for row in found["rows"])
+    assert found["base"]["cycles"] == same < slower
+    assert f"{same:,} cycles" in printed
+    for options in ([str(artifact)], [str(model), "--program-for", "latency=9"]):
+        assert main(["what-if", *options, *board]) == 2
+        assert "expected a model without `--program-for`" in capsys.readouterr().err

@@ -176,7 +176,7 @@ def test_an_evaluator_that_hangs_is_interrupted(swept, digits, monkeypatch):
         "`sim`: not done after 5 s; raise `--time-limit`, and add `--retry`"
     )
     (said,) = verdict(outcome)
-    assert said.startswith("verdict: lanes=4x4 has the smallest ")
+    assert said.startswith("verdict: lanes=4x4 has the fewest ")
     assert said.endswith("; 1 point failed")
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert swept({"lanes": "4x4,8x8"}, database).compiled == 0, "it would hang again"

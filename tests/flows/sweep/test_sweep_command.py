@@ -517,7 +517,7 @@ def test_every_main_memory_has_a_verdict(tilewright, model, tmp_path):
     options = ("--vary", "lanes=4x4,8x8", "--vary", "latency=16,64", "--workers", 0)
     said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db").splitlines()
     first, second = said[-4:-2]
-    assert re.fullmatch(r"verdict: lanes=8x8,latency=16 has the smallest cycles: .* MHz;", first)
+    assert re.fullmatch(r"verdict: lanes=8x8,latency=16 has the fewest cycles: .* MHz;", first)
     assert re.fullmatch(r" {9}lanes=8x8,latency=64: [\d.]+ ms for digits_int8_qdq, .* MHz", second)
 
 
@@ -527,8 +527,9 @@ def test_the_best_in_other_objectives_are_named_where_conditions_say_what_is_eno
     words = ("sweep", model, *OPTIONS, "--database", database, "--where", "ms < 1")
     said = " ".join(tilewright(*words).split())
     found = re.search(
-        r"verdict: lanes=16x16,bus_bits=\d+ has the smallest cycles of those that meet every "
-        r"condition: [^;]+; (lanes=4x4,bus_bits=\d+) has the smallest multipliers and ram: "
+        r"verdict: lanes=16x16,bus_bits=\d+ has the fewest cycles of those that meet every "
+        r"condition: [^;]+; (lanes=4x4,bus_bits=\d+) has the fewest multipliers and the "
+        r"fewest block RAMs: "
         r"([\d.]+)",
         said,
     )

@@ -27,6 +27,12 @@ def bench():
     return LayerBench(compile_graph(import_model(DIGITS), PRESETS["8x8"]), "conv2")
 
 
+def test_a_schedule_without_steps_is_told(bench):
+    answer = bench.evaluate("")
+    assert answer.verdict == "no program"
+    assert answer.message.endswith(": expected steps, got none")
+
+
 @pytest.mark.parametrize("index", range(5))
 def test_the_compilers_schedule_takes_the_cycles_of_the_report(module, index):
     layers = [layer for segment in module.segments for layer in segment.layers]
@@ -135,6 +141,10 @@ def test_the_command_answers_people_and_machines(tilewright, model, tmp_path, ca
     many.write_text("# layer conv1\narena()\n")
     assert main([str(word) for word in asked]) == 2
     assert "has no schedule of layer `conv2`; did you mean `conv1`?" in capsys.readouterr().err
+    for nothing in ("\n", "# nothing but a remark\n"):
+        many.write_text(nothing)
+        assert main([str(word) for word in asked]) == 2
+        assert f"`{many}` has no steps; write one a line" in capsys.readouterr().err
     steps.write_text("split(acc, zz, 2)\n")
     refused = tilewright("evaluate", model, "--layer", "conv2", "--schedule", steps)
     assert f"{steps}: illegal, line 1: split(acc, zz, 2): " in refused

@@ -35,10 +35,11 @@ from tilewright.flows.tuning.layer_search import (
     search_network,
 )
 from tilewright.flows.tuning.layer_trials import LayerTrials
-from tilewright.flows.tuning.network_trials import TriedChange
+from tilewright.flows.tuning.network_trials import NetworkTrials, TriedChange
 from tilewright.flows.tuning.shared_devices import SharedDevices
 from tilewright.isa.settings import DEFAULT_MEMORY
 from tilewright.runtime import Session, open_device
+from tilewright.runtime.wire import JobError, JobVerdict
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 MACHINE = PRESETS["8x8"]
@@ -180,6 +181,47 @@ def test_devices_side_by_side_log_what_one_alone_does(module, monkeypatch):
         with closing(SharedDevices(["sim"] * count, MACHINE, DEFAULT_MEMORY)) as shared:
             found = search_layer(module, "dense", 100, devices=LayerTrials(shared))
         assert found == ended, "one alone would have ended in the middle of the batch"
+
+
+class FailingTrials(LayerTrials):
+    """Devices whose runs of whole networks end as asked, the first ones first."""
+
+    ends: list[JobVerdict | None]
+
+    def network_cycles(self, module):
+        self.shared.share = self.shared_once
+        return super().network_cycles(module)
+
+    def shared_once(self, pieces, run):
+        if (verdict := self.ends.pop(0) if self.ends else None) is not None:
+            return [JobError(verdict, "it ends")]
+        return SharedDevices.share(self.shared, pieces, run)
+
+
+def test_a_network_that_a_device_does_not_run_is_an_outcome(module):
+    dense = next(row["name"] for row in module.report["layers"] if "dense" in row["name"])
+    changed = {dense: LayerBench(module, dense).default}
+
+    def compile_with(schedules):
+        return compile_graph(module.graph, MACHINE, schedules=schedules)
+
+    with closing(SharedDevices(["sim"], MACHINE, DEFAULT_MEMORY)) as shared, Database() as database:
+        devices = FailingTrials(shared)
+        devices.ends = [JobVerdict.MEMORY]  # its process was killed, which is tried once more
+        records = LayerRecords(database, module.graph, MACHINE, DEFAULT_MEMORY, "sim")
+        network = NetworkTrials(module, compile_with, devices, records)
+        assert network.before == module.report["cycles"]
+        devices.ends = [JobVerdict.FAULT]
+        assert network.attempt(changed) is None
+        (error,) = {row["error"] for row in database.rows()} - {None}
+        assert error == "device fault: it ends"
+        devices.ends = [JobVerdict.FAULT]
+        with pytest.raises(JobError, match="it ends"):
+            NetworkTrials(module, compile_with, devices)
+        devices.ends = [None, JobVerdict.LOST]
+        found = search_network(module, compile_with, trials=4, devices=devices)
+    assert found.stopped == "it ends; the same command continues"
+    assert found.before == module.report["cycles"]
 
 
 @pytest.fixture(params=["processes", "dask"])
@@ -341,13 +383,13 @@ def test_long_names_are_said_briefly():
     first, second = (path.format(name) for name in ("conv2d", "conv2d_1"))
     searched = SearchedLayer(first, 400, 390, 380, space=3, timed=1)
     layers = searched, SearchedLayer(second, 9, 9, 9, skipped="it copies")
-    chain = TriedChange((f"{first} + {second}",), 390)
+    chain = TriedChange((f"{first} + {second}",), 390, kept=True)
     found = SearchedNetwork(409, 399, 389, layers, {}, (chain,))
     said = layer_sentences(found)
     assert said[0].startswith("conv2d/Conv2D1: 400 cycles alone")
     assert said[1:3] == [
         "conv2d_1/Conv2D1: left out: it copies",
-        "divided into `conv2d + conv2d_1`: 390 cycles of the network",
+        "divided into `conv2d + conv2d_1`: 390 cycles of the network, kept",
     ]
     assert not any("ReadVariableOp" in line for line in said)
     records = LayerRecords(Database(None), import_model(DIGITS), MACHINE, DEFAULT_MEMORY)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -255,3 +256,28 @@ def test_records_teach_other_tasks_and_not_their_own():
     assert len(group.ratios) == 20
     features = [task().features(point) for point in task().space().points]
     assert all(each in features for each in group.features)
+
+
+class SlowDefaultMeasurer(ModelMeasurer):
+    """Gives a candidate that was given up a good ratio, as if only the default was disturbed."""
+
+    def __init__(self, to_incumbent, turns):
+        super().__init__(best=("vectors=2",))
+        self.to_incumbent, self.turns = to_incumbent, turns
+
+    def outcome(self, setting, choice, incumbent):
+        found = super().outcome(setting, choice, incumbent)
+        if found.times is None or found.times.ratio == 1:
+            return found
+        times = replace(found.times, to_incumbent=self.to_incumbent, turns=self.turns)
+        return replace(found, times=times)
+
+
+@pytest.mark.parametrize(("to_incumbent", "turns"), [(1.4, 3), (1.1, 31), (0.9, 11)])
+def test_the_best_beats_the_incumbent_in_all_turns(to_incumbent, turns):
+    book = records()
+    measurer = SlowDefaultMeasurer(to_incumbent, turns)
+    (state,) = tuned([task()], measurer, budget="60", book=book).states
+    assert min(one.ratio for one in state.outcomes if one.ratio) == 0.9
+    assert state.best is None
+    assert not best_texts(book.database)

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -250,18 +250,31 @@ def test_an_outcome_that_cannot_be_right_is_the_agents_fault(monkeypatch):
     assert "it sent times that are none" in outcome.text
 
 
+class NamedDevice:
+    """A device that is open, and does nothing."""
+
+    def __init__(self, name, *_):
+        self.name = name
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def test_each_device_has_work_while_there_is_some(monkeypatch):
+    """A device whose thread starts late does not lose its first piece to a fast one."""
+    monkeypatch.setattr(shared_devices, "open_device", NamedDevice)
+    with closing(SharedDevices(["a", "b", "c"])) as shared:
+        for count in (3, 4) * 50:
+            found = shared.share(range(count), lambda device, piece: device.name)
+            assert found[:3] == ["a", "b", "c"]
+        assert shared.share([1, 2], lambda device, piece: device.name) == ["a", "b"]
+
+
 def test_only_what_a_lost_machine_had_is_done_again(monkeypatch):
-    class Fake:
-        def __init__(self, name):
-            self.name = name
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-    monkeypatch.setattr(shared_devices, "open_device", lambda name, *_: Fake(name))
+    monkeypatch.setattr(shared_devices, "open_device", NamedDevice)
     shared, tried = SharedDevices(["a", "b"]), []
 
     def run(device, piece):
