@@ -225,9 +225,11 @@ class _Compiler:
 def _bound(linked: Linked, request: CompileRequest) -> int:
     """Return the lower bound of a segment's cycles with the memory of the request."""
     layers = linked.layers
-    demand = chained([layer.gap.among for layer in layers])
+    demands = [layer.gap.among for layer in layers]
     groups = [layer.group for layer in layers]
-    return program_work(groups, demand, request.configuration).bound(request.memory).cycles
+    stores = sum(demand.traffic[1] > 0 for demand in demands)
+    work = program_work(groups, chained(demands), request.configuration, stores)
+    return work.bound(request.memory).cycles
 
 
 def _report(segments: Sequence[Linked], request: CompileRequest, *, timed: bool) -> dict[str, Any]:
