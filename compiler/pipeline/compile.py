@@ -29,6 +29,7 @@ from .group import MAX_ALONE_CYCLES, group, narrower_ports, peak_cycles
 from .link import link, prove
 from .lower import lower
 from .place import place
+from .refine_program import refine_program
 from .request import Compilation, CompileRequest, Linked, PlacedGraph, Progress, Scheduled
 from .schedule import schedule
 
@@ -175,6 +176,11 @@ class _Compiler:
             pairs = zip(scheduled.layers, alone.layers, strict=False)
             if any(one.group is not other.group for one, other in pairs):
                 other = self.linked(graph, alone, timer)
+                best = min(best, other, key=lambda linked: linked.cycles)
+        if timer is not None and best.lowered.frames and request.options.candidates > 1:
+            refined = refine_program(request, graph, best.lowered, timer)
+            if refined is not best.lowered:
+                other = link(request, refined, measure)
                 best = min(best, other, key=lambda linked: linked.cycles)
         return best
 

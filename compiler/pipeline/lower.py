@@ -76,4 +76,5 @@ def _lowered(
         for schedule in layer.schedules:
             lowering.lower(schedule)
         ends.append(len(lowering.stream))
-    return Lowered(scheduled, tuple(lowering.stream), tuple(ends), pool), lowering.loads
+    lowered = Lowered(scheduled, tuple(lowering.stream), tuple(ends), pool, frames)
+    return lowered, lowering.loads

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import OnChip
 from ..graph import Graph
 from ..main_memory.memory_plan import MemoryPlan, plan_memory
@@ -39,13 +40,20 @@ def schedule(
     groups = list(grouped.groups)
     if timer is not None and request.options.candidates > 1 and not alone:
         groups = refine(groups, timer, request.options, progress)
-    if timer is not None and timer.configuration != request.configuration:
-        timer = CandidateTimer(timer.programs, request.configuration, timer.measure)
+    if timer is not None:
+        timer = timer_for(timer, request.configuration)
     plan, bound = addresses(request, graph, grouped.layout, groups)
     kernels = [kernel for each in groups for kernel, _ in each.work]
     on_chip = between_kernels(kernels, grouped.layout)
     layers = (_layer(request, each, timer, on_chip) for each in groups)
     return Scheduled(grouped, tuple(layers), plan, bound)
+
+
+def timer_for(timer: CandidateTimer, machine: Configuration) -> CandidateTimer:
+    """Return a timer of the same programs on a machine."""
+    if timer.configuration == machine:
+        return timer
+    return CandidateTimer(timer.programs, machine, timer.measure)
 
 
 def addresses(
