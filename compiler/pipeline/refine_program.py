@@ -17,7 +17,7 @@ from .lower import lower
 from .request import CompileRequest, Lowered, ScheduledLayer
 from .schedule import addresses, timer_for
 
-MAX_LOWERED = 10_000
+MAX_LOWERED = 6_000
 """Instructions that are lowered for it, half a millisecond each."""
 
 
