@@ -121,10 +121,10 @@ class Comparison:
     Parameters
     ----------
     module : Module
-        Compiled with `keep_all` to compare every layer. Otherwise, layers that a later layer
-        overwrites are listed without values. A session with `keep_all` shows the result of each
-        host step. Otherwise only outputs are compared, to within the tolerance if a kernel is not
-        exact.
+        Compiled with `keep_all` to compare every layer. Otherwise, layers whose output stays on
+        chip, or is overwritten by a later layer, are listed without values. A session with
+        `keep_all` shows the result of each host step. Otherwise only outputs are compared, to
+        within the tolerance if a kernel is not exact.
     tolerance : float
         That of the device.
 
@@ -217,7 +217,7 @@ class Comparison:
 
     @property
     def not_kept(self) -> list[str]:
-        """Layers that were not compared because a later layer overwrote their output."""
+        """Layers that were not compared: on chip alone, or overwritten by a later layer."""
         if not self.samples:
             return []
         return [tally.name for tally in self.layers.values() if not tally.values]

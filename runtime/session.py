@@ -62,9 +62,9 @@ class Run:
     outputs : dict
         The network's outputs by name.
     layers : dict
-        Output of each accelerator layer by value name, int8[N, H, W, C], unless a later layer has
-        overwritten it (`compile_graph(keep_all=True)` prevents that). Values between the nodes of a
-        fused layer stay on chip.
+        Output of each accelerator layer by value name, int8[N, H, W, C], unless it stays on chip,
+        or a later layer has overwritten it (`compile_graph(keep_all=True)` prevents both). Values
+        between the nodes of a fused layer stay on chip in any case.
     results : tuple
         The device's result for each segment; `dram` is the session's own array, which the next
         run changes.
@@ -414,9 +414,9 @@ def data_window(segment: Segment) -> np.ndarray:
 
 
 def kept_layers(segment: Segment) -> list[Binding]:
-    """Return the outputs of layers that no later layer overwrites."""
+    """Return the outputs of layers that are stored and that no later layer overwrites."""
     places = {binding.name: binding for binding in segment.activations}
-    outputs = [places[layer.output] for layer in segment.layers]
+    outputs = [places[layer.output] for layer in segment.layers if layer.output in places]
     return [
         one
         for index, one in enumerate(outputs)

@@ -93,18 +93,58 @@ def chained(demands: Sequence[Demand]) -> Demand:
     return reduce(Demand.then, demands) if demands else NOTHING
 
 
-NOTHING_MADE: frozenset[str] = frozenset()
-"""Every activation is loaded from main memory."""
+@dataclass(frozen=True, slots=True)
+class OnChip:
+    """Values that a program of several kernels may leave in ACT.
+
+    Parameters
+    ----------
+    made
+        Values that a kernel computes; another one need not load them.
+    unstored
+        Those that need not be stored either.
+    """
+
+    made: frozenset[str] = frozenset()
+    unstored: frozenset[str] = frozenset()
+
+    @staticmethod
+    def between(
+        kernels: Iterable[Kernel],
+        leaving: Iterable[str],
+        wholes: Mapping[str, str],
+        configuration: Configuration,
+    ) -> "OnChip":
+        """Those of kernels in one program.
+
+        A value must be stored if it leaves, if no kernel finds it in ACT as it is made, or if ACT
+        cannot hold it; so must all values inside the same whole one.
+
+        Parameters
+        ----------
+        leaving
+            Values that reach main memory in any case.
+        wholes
+            The whole value that holds each value in main memory.
+        """
+        every = list(kernels)
+        made = {value_of(kernel.output) for kernel in every}
+        inputs = [kernel.tensors[name] for kernel in every for name in kernel.inputs]
+        room = configuration.size_bytes(Memory.ACT)
+        tensors = [*inputs, *(kernel.output for kernel in every)]
+        loaded = {value_of(one) for one in inputs if not is_plain(one)}
+        large = {value_of(one) for one in tensors if math.prod(one.shape) > room}
+        read = {value_of(one) for one in inputs}
+        through = {wholes.get(name) for name in (*leaving, *loaded, *large, *(read - made))}
+        unstored = {name for name in made if wholes.get(name) not in through}
+        return OnChip(frozenset(made), frozenset(unstored))
 
 
-def values_made(kernels: Iterable[Kernel]) -> frozenset[str]:
-    """Values that one of these kernels computes, which another one in the program need not load."""
-    return frozenset(value_of(kernel.output) for kernel in kernels)
+NOWHERE = OnChip()
+"""Every activation goes through main memory."""
 
 
-def demand_of(
-    kernel: Kernel, configuration: Configuration, on_chip: frozenset[str] = NOTHING_MADE
-) -> Demand:
+def demand_of(kernel: Kernel, configuration: Configuration, on_chip: OnChip = NOWHERE) -> Demand:
     """The work of every program that computes a kernel, and has some values on chip.
 
     gemm
@@ -122,8 +162,8 @@ def demand_of(
         An activation that is transposed for WGT takes a cycle for each byte, since the bytes of a
         beat belong to different rows.
     store
-        STORE writes every element of the output, and of what is kept, once: per cycle at most one
-        beat of the port and one row of ACT.
+        STORE writes every element of the output, and of what is kept, once, unless it may stay on
+        chip: per cycle at most one beat of the port and one row of ACT.
 
     A unit cannot start before its inputs arrive: GEMM needs a weight tile in WGT and then in the
     array, VECTOR needs a row of a product, and STORE needs a result of VECTOR. The run does not end
@@ -145,9 +185,13 @@ def demand_of(
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
     bare = every[-1].is_bare
     finish = 0 if bare else 1 + VECTOR_RESULT_CYCLES
-    loaded = _loads(kernel, steps, made, on_chip, asked, configuration)
-    stored = math.prod(kernel.output.shape) * np.dtype(kernel.output.dtype).itemsize
-    stored += sum(math.prod(kernel.tensors[name].shape) for name in kernel.kept)
+    loaded = _loads(kernel, steps, made, on_chip.made, asked, configuration)
+    results = [kernel.output, *(kernel.tensors[name] for name in kernel.kept)]
+    stored = sum(
+        math.prod(one.shape) * np.dtype(one.dtype).itemsize
+        for one in results
+        if value_of(one) not in on_chip.unstored
+    )
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(

@@ -4,7 +4,7 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import NamedTuple
 
@@ -106,6 +106,13 @@ class Lowering:
         Results that lowerings for this machine share, by kernel.
     frames
         Activations that may stay in ACT, by value.
+    unstored
+        Values that stay on chip and are not stored.
+
+    Attributes
+    ----------
+    loads
+        Values that are loaded from main memory.
     """
 
     configuration: Configuration
@@ -114,6 +121,8 @@ class Lowering:
     most_instructions: int = DEFAULT_OPTIONS.most_instructions
     known: dict[Kernel, KnownPieces] = field(default_factory=dict)
     frames: InitVar[Mapping[str, ResidentFrame]] = NO_FRAMES
+    unstored: Collection[str] = ()
+    loads: set[str] = field(init=False, default_factory=set)
     stream: list[Emitted] = field(init=False, default_factory=list)
     scratchpads: Scratchpads = field(init=False)
 
@@ -124,7 +133,7 @@ class Lowering:
     def copy(self) -> "Lowering":
         """Return a copy; lowering more kernels into either one leaves the other as it is."""
         other = replace(self, pool=self.pool.copy(), frames=NO_FRAMES)
-        other.stream = self.stream.copy()
+        other.stream, other.loads = self.stream.copy(), self.loads.copy()
         other.scratchpads = self.scratchpads.copy()
         return other
 
@@ -237,8 +246,9 @@ class _KernelLowering:
         known = lowering.known.setdefault(self.kernel, KnownPieces())
         self.forms, self.tensorisers = known.forms, known.tensorisers
         self.transfers = Transfers(
-            self.program, self.buffers, lowering.dram, lowering.pool, known.packed
-        )
+            self.program, self.buffers, lowering.dram, lowering.pool, known.packed,
+            lowering.loads, lowering.unstored,
+        )  # fmt: skip
         partners = self.buffers.partners
         self.pairs = {
             name: {partners[one.tensor] for one in reads if one.tensor in partners}

@@ -1,6 +1,6 @@
 """The layout of a segment's activations in main memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,14 @@ from ..accelerator.dma import DramTensor
 from ..accelerator.kernels import build_kernel
 from ..accelerator.kernels.common import channel_block
 from ..accelerator.kernels.first_layer import Image, find_images
+from ..accelerator.lower_bound import OnChip
 from ..accelerator.search import legal_candidates
 from ..graph import Graph, Node
 from ..graph.boundary import boundary
 from ..graph.operators import Accelerated
 from ..module import Binding
 from ..options import Options
+from ..tensor import Kernel
 from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
 
 if TYPE_CHECKING:
@@ -111,9 +113,13 @@ def constant_bytes(data: np.ndarray, place: Binding) -> bytes:
 
 
 def lifetimes(
-    graph: Graph, groups: Sequence["Group | MovementGroup"], layout: SegmentLayout, keep_all: bool
+    graph: Graph,
+    groups: Sequence["Group | MovementGroup"],
+    layout: SegmentLayout,
+    keep_all: bool,
+    unstored: Collection[str] = (),
 ) -> dict[str, tuple[int, int]]:
-    """First and last step of every value in memory.
+    """First and last step of every value in memory, which those that are `unstored` never reach.
 
     Inputs exist before the first group, outputs after the last.
     """
@@ -127,7 +133,13 @@ def lifetimes(
             first[name] = last[name] = step
     for name in first if keep_all else layout.outputs:
         last[name] = len(groups)
-    return {name: (step, last[name]) for name, step in first.items()}
+    return {name: (step, last[name]) for name, step in first.items() if name not in unstored}
+
+
+def between_kernels(kernels: Iterable[Kernel], layout: SegmentLayout) -> OnChip:
+    """The values of a segment that need not pass main memory, with any grouping of the kernels."""
+    wholes = {name: place.whole for name, place in layout.placements.of.items()}
+    return OnChip.between(kernels, layout.outputs, wholes, layout.configuration)
 
 
 def bind(place: Binding, placement: TensorPlacement, resident: DramTensor) -> Binding:

@@ -29,6 +29,7 @@ from .group import MAX_ALONE_CYCLES, group, narrower_ports, peak_cycles
 from .link import link, prove
 from .lower import lower
 from .place import place
+from .refine_program import refine_program
 from .request import Compilation, CompileRequest, Linked, PlacedGraph, Progress, Scheduled
 from .schedule import schedule
 
@@ -176,6 +177,11 @@ class _Compiler:
             if any(one.group is not other.group for one, other in pairs):
                 other = self.linked(graph, alone, timer)
                 best = min(best, other, key=lambda linked: linked.cycles)
+        if timer is not None and best.lowered.frames and request.options.candidates > 1:
+            refined = refine_program(request, graph, best.lowered, timer)
+            if refined is not best.lowered:
+                other = link(request, refined, measure)
+                best = min(best, other, key=lambda linked: linked.cycles)
         return best
 
     def linked(self, graph: Graph, scheduled: Scheduled, timer: CandidateTimer | None) -> Linked:
@@ -225,9 +231,11 @@ class _Compiler:
 def _bound(linked: Linked, request: CompileRequest) -> int:
     """Return the lower bound of a segment's cycles with the memory of the request."""
     layers = linked.layers
-    demand = chained([layer.gap.among for layer in layers])
+    demands = [layer.gap.among for layer in layers]
     groups = [layer.group for layer in layers]
-    return program_work(groups, demand, request.configuration).bound(request.memory).cycles
+    stores = sum(demand.traffic[1] > 0 for demand in demands)
+    work = program_work(groups, chained(demands), request.configuration, stores)
+    return work.bound(request.memory).cycles
 
 
 def _report(segments: Sequence[Linked], request: CompileRequest, *, timed: bool) -> dict[str, Any]:

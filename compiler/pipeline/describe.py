@@ -98,14 +98,16 @@ def _scheduled(linked: Linked) -> Iterator[StagePart]:
     """Each layer with its final steps, its cycles alone, and the address of its result."""
     scheduled = linked.lowered.scheduled
     for layer in scheduled.layers:
-        place = scheduled.bound[layer.group.output]
+        place = scheduled.bound.get(layer.group.output)
         yield StagePart(
             layer.group.nodes,
             (
                 _title(layer.group),
                 *joined(layer.schedules).splitlines(),
                 f"# {layer.gap}",
-                f"# result at {place.offset:#x}, int8{list(place.stored_shape)}",
+                f"# result at {place.offset:#x}, int8{list(place.stored_shape)}"
+                if place
+                else "# its result stays on chip",
             ),
         )
 

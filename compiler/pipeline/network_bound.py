@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ...isa.configuration import Configuration
-from ..accelerator.lower_bound import Demand, chained, demand_of, values_made
+from ..accelerator.lower_bound import Demand, chained, demand_of
 from ..accelerator.search import Candidate
 from ..graph import Graph, Node
-from ..main_memory.segment_layout import lay_out_segment
+from ..main_memory.segment_layout import between_kernels, lay_out_segment
 from ..options import DEFAULT_OPTIONS, Options
 from ..placement import DEFAULT_COSTS, STRICT_PLACEMENT, Costs, Placement
 from ..placement.node_cycles import Estimator
@@ -75,8 +75,14 @@ def _segment_work(
 ) -> ProgramWork:
     layout = lay_out_segment(graph, nodes, configuration, options)
     groups = form_groups(layout, _FusesAll(configuration))
-    kernels = (kernel for group in groups for kernel, _ in group.work)
-    on_chip = values_made(kernels)
+    # Fused kernels may run apart, too, and leave in ACT what would be kept.
+    parts = [
+        part
+        for group in groups
+        for kernel, _ in group.work
+        for part in (group.parts if isinstance(group, Group) else (kernel,))
+    ]
+    on_chip = between_kernels(parts, layout)
     demands = [
         chained([demand_of(kernel, configuration, on_chip) for kernel, _ in group.work])
         for group in groups
@@ -91,7 +97,8 @@ def _segment_work(
     tile = min((demand.before[0] for demand in demands if demand.busy[0]), default=0)
     before = (tile, *(min(column) for column in zip(*map(_counted, firsts), strict=True)))
     demand = Demand(before, whole.busy, whole.after, whole.traffic)
-    return program_work(groups, demand, configuration)
+    stores = sum(demand.traffic[1] > 0 for demand in demands)
+    return program_work(groups, demand, configuration, stores)
 
 
 def _counted(demand: Demand) -> Iterator[int]:

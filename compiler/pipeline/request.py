@@ -13,6 +13,7 @@ from ...isa.memory_model import MemoryModel
 from ...isa.settings import DEFAULT_MEMORY
 from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.lower_schedules import Emitted
+from ..accelerator.residents import ResidentFrame
 from ..graph import Graph, Node
 from ..main_memory.memory_plan import MemoryPlan
 from ..main_memory.segment_layout import SegmentLayout
@@ -169,12 +170,15 @@ class Lowered:
         For each layer, the number of instructions up to its end.
     constants
         The constants, with their addresses.
+    frames
+        Activations that may stay on chip between kernels.
     """
 
     scheduled: Scheduled
     stream: tuple[Emitted, ...]
     ends: tuple[int, ...]
     constants: ConstantPool
+    frames: Mapping[str, ResidentFrame]
 
     @property
     def instructions(self) -> list[Instruction]:

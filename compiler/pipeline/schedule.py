@@ -1,9 +1,13 @@
 """Choose the schedules of kernels among their neighbours, and give activations addresses."""
 
-from ..accelerator.lower_bound import values_made
+from collections.abc import Collection, Sequence
+
+from ...isa.configuration import Configuration
+from ..accelerator.lower_bound import OnChip
 from ..graph import Graph
-from ..main_memory.memory_plan import plan_memory
-from ..main_memory.segment_layout import bind, lifetimes
+from ..main_memory.memory_plan import MemoryPlan, plan_memory
+from ..main_memory.segment_layout import SegmentLayout, between_kernels, bind, lifetimes
+from ..module import Binding
 from ..scheduling.bound_report import layer_gap
 from ..scheduling.candidate_timer import CandidateTimer
 from ..scheduling.fusion import Group, MovementGroup
@@ -36,24 +40,41 @@ def schedule(
     groups = list(grouped.groups)
     if timer is not None and request.options.candidates > 1 and not alone:
         groups = refine(groups, timer, request.options, progress)
-    if timer is not None and timer.configuration != request.configuration:
-        timer = CandidateTimer(timer.programs, request.configuration, timer.measure)
-    layout = grouped.layout
-    spans = lifetimes(graph, groups, layout, request.keep_all)
-    plan = plan_memory(layout.placements.lifetimes(spans))
-    dram, of = layout.placements.dram(plan.offsets), layout.placements.of
-    bound = {name: bind(layout.bindings[name], of[name], dram[name]) for name in spans}
-    kernels = (kernel for each in groups for kernel, _ in each.work)
-    on_chip = values_made(kernels)
+    if timer is not None:
+        timer = timer_for(timer, request.configuration)
+    plan, bound = addresses(request, graph, grouped.layout, groups)
+    kernels = [kernel for each in groups for kernel, _ in each.work]
+    on_chip = between_kernels(kernels, grouped.layout)
     layers = (_layer(request, each, timer, on_chip) for each in groups)
     return Scheduled(grouped, tuple(layers), plan, bound)
+
+
+def timer_for(timer: CandidateTimer, machine: Configuration) -> CandidateTimer:
+    """Return a timer of the same programs on a machine."""
+    if timer.configuration == machine:
+        return timer
+    return CandidateTimer(timer.programs, machine, timer.measure)
+
+
+def addresses(
+    request: CompileRequest,
+    graph: Graph,
+    layout: SegmentLayout,
+    groups: Sequence[Group | MovementGroup],
+    unstored: Collection[str] = (),
+) -> tuple[MemoryPlan, dict[str, Binding]]:
+    """Give activations places in main memory; those that are `unstored` need none."""
+    spans = lifetimes(graph, groups, layout, request.keep_all, unstored)
+    plan = plan_memory(layout.placements.lifetimes(spans))
+    dram, of = layout.placements.dram(plan.offsets), layout.placements.of
+    return plan, {name: bind(layout.bindings[name], of[name], dram[name]) for name in spans}
 
 
 def _layer(
     request: CompileRequest,
     group: Group | MovementGroup,
     timer: CandidateTimer | None,
-    on_chip: frozenset[str],
+    on_chip: OnChip,
 ) -> ScheduledLayer:
     parts = with_given(group.name, group.output, group.work, request.schedules)
     machine = request.configuration

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...isa.configuration import Configuration
-from ..accelerator.lower_bound import NOTHING_MADE, Demand, chained, demand_of
+from ..accelerator.lower_bound import NOWHERE, Demand, OnChip, chained, demand_of
 from .candidate_timer import CandidateTimer, cycles_of
 from .given_schedules import Part
 
@@ -58,7 +58,7 @@ def layer_gap(
     parts: Sequence[Part],
     configuration: Configuration,
     timer: CandidateTimer | None,
-    on_chip: frozenset[str] = NOTHING_MADE,
+    on_chip: OnChip = NOWHERE,
 ) -> LayerGap:
     """The cycles of a layer and their lower bound.
 
@@ -74,7 +74,7 @@ def layer_gap(
     cycles = cycles_of(parts, timer)
     alone, among = (
         chained([demand_of(kernel, configuration, where) for kernel, _ in parts])
-        for where in (NOTHING_MADE, on_chip)
+        for where in (NOWHERE, on_chip)
     )
     return LayerGap(name, cycles, timer is not None, alone, among)
 

@@ -214,7 +214,10 @@ class ProgramWork:
 
 
 def program_work(
-    groups: Sequence[Group | MovementGroup], demand: Demand, configuration: Configuration
+    groups: Sequence[Group | MovementGroup],
+    demand: Demand,
+    configuration: Configuration,
+    stores: int,
 ) -> ProgramWork:
     """Return the least work of a program that computes the phases of groups, fused in any way.
 
@@ -222,12 +225,13 @@ def program_work(
     ----------
     demand
         The least work of each unit for all of them.
+    stores
+        The least number of STOREs.
     """
     groups = [group for group in groups if 0 not in _shape(group)]  # an empty batch has no work
     stages = _stages(groups, configuration)
     works = [(n, one, one.work) for n, one in enumerate(stages) if one.work is not None]
-    words = 1 + sum(work.instructions for *_, work in works)
-    words += sum(isinstance(group, Group) for group in groups)  # each has a STORE
+    words = 1 + sum(work.instructions for *_, work in works) + stores
     ahead, behind = _needs(stages)
     mixed = _mixed(stages, ahead)
     cuts = [number for number, _, work in works if work.vector]

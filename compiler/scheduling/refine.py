@@ -64,7 +64,7 @@ def refine(
         if isinstance(group, Group) and group.halves is not None:
             halves = [group.halves]
             now[place : place + 1] = _fastest(now, place, halves, SPLIT_INSTRUCTIONS, timer)
-        others = _other_schedules(now[place], timer, options)
+        others = other_schedules(now[place], timer, options)
         now[place : place + 1] = _fastest(now, place, others, WINDOW_INSTRUCTIONS, timer)
         place += 1
     return now
@@ -98,7 +98,7 @@ def _fastest(
     return best
 
 
-def _other_schedules(
+def other_schedules(
     group: Group | MovementGroup, timer: CandidateTimer, options: Options
 ) -> Iterator[Groups]:
     """Yield the group with other schedules: the likeliest, and those that are fast alone."""

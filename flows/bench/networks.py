@@ -204,15 +204,16 @@ def take_steps(model: Path, folder: Path, target: Path) -> None:
         if not record["int8"]:
             asked = ("--calibrate", samples, "--effort", "quick", *states)
             record |= quality(step("quantise", model, *asked, "-o", quantised))
-        module = folder / "module.tw"
-        compiled = step("compile", quantised, *states, "--keep-all", "-o", module)
+        compiled = step("compile", quantised, *states, "-o", folder / "module.tw")
         products = compiled["host_products"]
         record |= {"cycles": compiled["cycles"], "bound": compiled["bound"]}
         record["host"] = [row["sentence"] for row in products]
         explained = sum(row["macs"] for row in products)
         given = ("--input", samples) if samples.is_file() else ()
         asked = ("--samples", SAMPLES, "--compare", *states)
-        record |= exactness(step("run", module, *given, *asked), explained)
+        # That program stores every result, so its cycles are not those of the record.
+        ran = step("run", quantised, *given, *asked)
+        record |= exactness(ran, explained, compiled["cycles"])
     with suppress(StepFailed):
         models = dict.fromkeys(each for each in (model, quantised) if each.is_file())
         rows = step("cpu", *models, "--threads", 1, "--turns", TURNS, "--steps", 0)
@@ -265,7 +266,7 @@ def quality(report: Mapping[str, Any]) -> Record:
     }
 
 
-def exactness(report: Mapping[str, Any], explained: int) -> Record:
+def exactness(report: Mapping[str, Any], explained: int, cycles: int) -> Record:
     """Return what a run on `sim` says about a network.
 
     Parameters
@@ -273,6 +274,8 @@ def exactness(report: Mapping[str, Any], explained: int) -> Record:
     explained : int
         Multiplications on the host for which `compile` gives the reason. A run with others has
         failed.
+    cycles : int
+        Of the program whose utilisation is asked for.
     """
     totals, comparison = report["totals"], report["comparison"]
     unexplained = totals["all_macs"] - totals["macs"] - explained
@@ -281,7 +284,7 @@ def exactness(report: Mapping[str, Any], explained: int) -> Record:
     return failed | {
         "share": totals["macs"] / max(totals["all_macs"], 1),
         "macs": totals["all_macs"],
-        "utilisation": totals["utilisation"],
+        "utilisation": totals["utilisation"] * totals["cycles"] / cycles if cycles else None,
         "equal": comparison["equal"],
         "layers": len(comparison["tallies"]),
     }

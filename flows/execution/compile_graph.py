@@ -52,7 +52,7 @@ def compile_graph(
     progress : callable
         Called with one line before each step: layers, by name, and kernels of the host.
     keep_all : bool
-        Whether every activation has its own place, so that all can be read after a run.
+        Whether every activation is stored in its own place, so that all can be read after a run.
     options : Options
         Optimisations that the compiler may apply.
     placement : Placement

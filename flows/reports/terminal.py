@@ -265,7 +265,7 @@ def _value_sentences(comparison: Comparison, module: Module) -> list[str]:
         plural = "s" * (len(comparison.not_kept) != 1)
         lines.append(
             f"not compared: {len(comparison.not_kept)} layer{plural} of `{module.name}` whose "
-            "memory later layers reuse; compile with `--keep-all` to compare all"
+            "results stay on chip or are overwritten; compile with `--keep-all` to compare all"
         )
     if inside := comparison.on_chip:
         plural = "s" * (len(inside) != 1)

@@ -42,7 +42,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     parser.add_argument(
         "--keep-all", action="store_true",
-        help="keep the output of every layer, so that `run --compare` sees all of them",
+        help="store the output of every layer, also of those that could stay on chip, so that "
+        "`run --compare` sees all of them",
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)

@@ -118,12 +118,16 @@ def header(module: Module) -> Iterator[str]:
 def title(segment: Segment, layer: Layer, name: str, nodes: Sequence[str]) -> str:
     """Return the facts of a layer, as comments."""
     places = {binding.name: binding for binding in segment.activations}
-    place = places[layer.output]
+    place = places.get(layer.output)
+    shown = (
+        f"gives int8{list(place.shape)} at {place.offset:#x}, stored as {list(place.stored_shape)}"
+        if place
+        else "its result stays on chip"
+    )
     text = (
         f"# layer {name} ({layer.op}): {layer.macs:,} MACs\n"
         f"# {'nodes' if len(nodes) > 1 else 'node'} {', '.join(f'`{node}`' for node in nodes)}\n"
-        f"# gives int8{list(place.shape)} at {place.offset:#x}, stored as "
-        f"{list(place.stored_shape)}\n"
+        f"# {shown}\n"
     )
     return text + "".join(f"# {line}\n" for line in layer.schedule.splitlines())
 

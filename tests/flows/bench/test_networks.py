@@ -111,7 +111,7 @@ def test_a_wrong_output_on_the_cpu_is_a_failure(digits, tmp_path, monkeypatch):
         "host_products": [
             {"macs": 3, "sentence": "1 of 2 dense layers runs on the host: in float"}
         ],
-        "totals": {"macs": 5, "all_macs": 8, "utilisation": 0.5},
+        "totals": {"macs": 5, "all_macs": 8, "utilisation": 0.5, "cycles": 3},
         "comparison": {"equal": True, "tallies": []},
     }
     answers = {"cpu": rows}

@@ -325,7 +325,7 @@ def test_the_command_tells_cycles_and_bounds_the_first_time_and_later(written, t
     said = written("one.tw", "--json", str(tmp_path / "report.json"))
     assert json.loads((tmp_path / "report.json").read_text()) == report
     bound = f"lower bound {report['bound']:,} cycles: no schedule can save more than "
-    assert f"{cycles:,} cycles, {cycles / 1e5:.3g} ms at 100 MHz; {bound}" in said
+    assert f"{cycles:,} cycles, {cycles / 1e5:#.3g} ms at 100 MHz; {bound}" in said
 
 
 def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_path, capsys):
@@ -412,7 +412,7 @@ def test_a_full_disk_costs_the_cache_alone(compilations, monkeypatch, tmp_path, 
 
     monkeypatch.setattr("os.replace", full)
     for _ in range(2):
-        assert compile_model(MODEL, PRESETS["8x8"]).report["cycles"] == 5_016
+        assert compile_model(MODEL, PRESETS["8x8"]).report["cycles"] == 4_897
     assert compilations == ["8x8", "8x8"]
     assert capsys.readouterr().err.count("(No space left on device)") == 1
 
@@ -431,14 +431,15 @@ def test_the_api_takes_what_it_compiled_before(compilations):
 
 @pytest.mark.parametrize("config", ["8x8", "16x16"])
 def test_all_ways_to_compile_give_the_same_program(tilewright, config, tmp_path, capsys):
-    """The API, the commands and the demo; with every layer kept too, which moves data alone."""
+    """The API and the commands; the demo, which compares layers, stores all of them."""
     machine, graph = PRESETS[config], import_model(MODEL)
     report = package.compile_graph(graph, machine).report
-    assert package.compile_graph(graph, machine, keep_all=True).report["cycles"] == report["cycles"]
+    kept = package.compile_graph(graph, machine, keep_all=True).report["cycles"]
+    assert kept > report["cycles"]
     path = tmp_path / "digits.tw"
     compiled = json.loads(tilewright("compile", MODEL, "--config", config, "-o", path, "--json"))
     assert {**report, **compiled} == {**compiled, "compile_s": report["compile_s"]}
     ran = json.loads(tilewright("run", MODEL, "--config", config, "--json"))
     assert (ran["totals"]["cycles"], ran["search"]) == (report["cycles"], report["search"])
     demo.demo(machine, {"sim": 1})
-    assert f" {report['cycles']:,} cycles a digit" in capsys.readouterr().out.splitlines()[-1]
+    assert f" {kept:,} cycles a digit" in capsys.readouterr().out.splitlines()[-1]

@@ -82,8 +82,8 @@ def test_other_divisions_into_layers_are_faster_and_compute_the_same(module):
     found = search_network(module, compile_with, trials=10)
     after = compile_with(found.schedules)
     names = [layer.name for layer in after.segments[0].layers]
-    assert names == ["conv1 + conv2", "conv3", "residual + pool + dense"]
-    assert found.cycles == after.report["cycles"] < 0.98 * module.report["cycles"]
+    assert names == ["conv1", "conv2", "conv3 + residual", "pool", "dense"]
+    assert found.cycles == after.report["cycles"] < 0.99 * module.report["cycles"]
     assert found.bound <= found.cycles
     assert found.least is not None
     assert found.least <= min(found.bound, module.report["bound"])
@@ -163,8 +163,8 @@ def test_an_interrupted_search_is_continued_and_times_nothing_twice(module, tmp_
     continued, _ = search(path)
     assert continued == whole
     # Only a division that was the best is compiled again, to search among its layers.
-    least = list(itertools.accumulate((cycles for _, cycles in first), min))
-    best = [one for one, so_far in zip(first, least, strict=True) if one[1] == so_far]
+    least = itertools.accumulate((whole.before, *(cycles for _, cycles in first)), min)
+    best = [one for one, before in zip(first, least, strict=False) if one[1] < before]
     assert [one for one in first if one in calls] == best != first
 
 
@@ -375,7 +375,7 @@ def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):
     assert main([*command, "--database", str(tmp_path / "it.db"), "--budget", "20"]) == 0
     said = capsys.readouterr().out
     assert "not proven: " in said
-    assert "network: 5,016 cycles before, " in said
+    assert "network: 4,897 cycles before, " in said
 
 
 def test_long_names_are_said_briefly():
