@@ -64,6 +64,8 @@ class Scratchpads:
         The next bank of ACC. They take turns, so that VECTOR reads one while GEMM fills another.
     frames, residents
         Activations that may stay in ACT, and those that are there, by value.
+    kept
+        Whether any was there.
     """
 
     configuration: Configuration
@@ -71,6 +73,7 @@ class Scratchpads:
     bank: int = 0
     frames: dict[str, ResidentFrame] = field(default_factory=dict)
     residents: dict[str, ResidentActivation] = field(default_factory=dict)
+    kept: bool = False
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
@@ -340,6 +343,7 @@ class BufferPlacer:
             return None
         if resident is None:
             resident = pads.residents[value] = ResidentActivation(frame, piece)
+            pads.kept = True
         lows = lows_of(buffered.held)
         base = piece.base + frame.offset(lows)
         return Placed(
