@@ -6,11 +6,12 @@ Constants are packed for a single LOAD: weights in tiles, each bias next to its 
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
 import numpy as np
 
 from ...errors import CompileError
-from ...isa.configuration import Memory
+from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, move_transfer, transfer_problem, unpack_weights
 from ..te.box import Box, extents_of, intersection, lows_of
 from ..te.instances import Instance
@@ -204,9 +205,7 @@ class Transfers:
             else:
                 parts = int8_parts(values, window, self.limits)
                 data = b"".join(pack_weights(part, window, self.limits) for _, part in parts)
-                stored = stored_bytes(window, self.limits)
-                dims = [(len(data) // stored, stored, self.limits.tile_bytes), (stored, 1, 1)]
-                loads = strided_copy((Memory.DRAM, Memory.WGT), dims, (0, 0), self.limits)
+                loads = _tile_loads(len(data), stored_bytes(window, self.limits), self.limits)
             self.packed[key] = data, loads
         data, loads = self.packed[key]
         memory = self.pool.add(data)
@@ -307,6 +306,13 @@ def in_dram(tensor: Tensor, base: int) -> DramTensor:
     """A separate tensor in main memory; bytes of wider elements are one more dimension."""
     size = np.dtype(tensor.dtype).itemsize
     return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
+
+
+@lru_cache(maxsize=1 << 12)
+def _tile_loads(size: int, stored: int, limits: Configuration) -> list[Instruction]:
+    """LOADs of `size` bytes of weight tiles, of which main memory has the first `stored` bytes."""
+    dims = [(size // stored, stored, limits.tile_bytes), (stored, 1, 1)]
+    return strided_copy((Memory.DRAM, Memory.WGT), dims, (0, 0), limits)
 
 
 def _dense(box: Box) -> tuple[TileLayout, ...]:

@@ -13,7 +13,6 @@ from ...isa.configuration import LUT_ROW_BYTES, Configuration, Memory
 from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
-from ..te.affine import value_of
 from ..te.instances import Buffered, Event, Instance, Rolled, walk
 from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
@@ -186,18 +185,20 @@ class _Operand:
         if not self.index:
             table = TABLE_BYTES if placed.memory is Memory.LUT else 1
             return Buffer(placed.memory, placed.base // table, {}, ())
-        base = placed.base
-        rolling = placed.rolling
-        for dimension, affine in enumerate(self.index):
-            index = value_of(affine, starts)
-            place = placed.dimensions[dimension]
-            if rolling is not None and dimension == rolling.dimension:
-                base += rolling.place(index) * place.inner
-                continue
-            if rolling is not None and dimension in rolling.narrow:
-                index %= rolling.extents[dimension]
-            if index != placed.lows[dimension]:
-                base += place.offset(index - placed.lows[dimension])
+        base, rolling = placed.base, placed.rolling
+        places = zip(self.index, placed.lows, placed.dimensions, strict=True)
+        for dimension, (affine, low, place) in enumerate(places):
+            index = affine.constant
+            for axis, factor in affine.terms:  # `value_of`, which would take most of the time
+                index += factor * starts[axis]
+            if rolling is not None:
+                if dimension == rolling.dimension:
+                    base += rolling.place(index) * place.inner
+                    continue
+                if dimension in rolling.narrow:
+                    index %= rolling.extents[dimension]
+            if index != low:
+                base += place.offset(index - low)
         axes = self.axes.get(placed.dimensions)
         if axes is None:
             axes = self.axes[placed.dimensions] = self._moves(placed.dimensions)

@@ -87,7 +87,7 @@ class RowPasses:
         """
         lanes = self.configuration.vector_lanes
         outer = [axis.name for axis in self.computes[0].axes[:-1]]
-        strides = row_major([tile[axis] for axis in outer])
+        strides = row_major(tuple(tile[axis] for axis in outer))
         rows = {axis: TileLayout(step * lanes) for axis, step in zip(outer, strides, strict=True)}
         first = given[self.reads[Role.EPSILON].tensor].base + lanes
         spare = self._spare(tile, given[self.reads[Role.STREAM].tensor], given[self.name])

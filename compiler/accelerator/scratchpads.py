@@ -64,6 +64,8 @@ class Scratchpads:
         The next bank of ACC. They take turns, so that VECTOR reads one while GEMM fills another.
     frames, residents
         Activations that may stay in ACT, and those that are there, by value.
+    kept
+        Whether any was there.
     """
 
     configuration: Configuration
@@ -71,6 +73,7 @@ class Scratchpads:
     bank: int = 0
     frames: dict[str, ResidentFrame] = field(default_factory=dict)
     residents: dict[str, ResidentActivation] = field(default_factory=dict)
+    kept: bool = False
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
@@ -147,6 +150,7 @@ class Placed:
 class ArenaRequest(NamedTuple):
     """A box of a buffer, as an arena is asked for it: `size` units of `unit` elements each."""
 
+    memory: Memory
     lows: tuple[int, ...]
     dimensions: tuple[TileLayout, ...]
     further: tuple[FurtherTiles, ...]
@@ -276,7 +280,7 @@ class BufferPlacer:
             return self._ring(name, buffered.allocate.rolling)
         if scope == Memory.ACC.name:
             return self._acc(name, buffered)
-        return self._resident(name, buffered) or self._held(Memory[scope], name, buffered)
+        return self._resident(name, buffered) or self._held(name, buffered)
 
     def row_sums(self, sizes: tuple[int, ...]) -> Placed:
         """Place what passes over the same rows leave in ACC for the next one.
@@ -340,24 +344,26 @@ class BufferPlacer:
             return None
         if resident is None:
             resident = pads.residents[value] = ResidentActivation(frame, piece)
+            pads.kept = True
         lows = lows_of(buffered.held)
         base = piece.base + frame.offset(lows)
         return Placed(
             Memory.ACT, base, lows, frame.dimensions, missing=made, piece=piece, resident=resident
         )
 
-    def _held(self, memory: Memory, name: str, buffered: Buffered) -> Placed:
+    def _held(self, name: str, buffered: Buffered) -> Placed:
         """A piece of the memory's arena: bytes of ACT, tiles of WGT, rows of PARAM, or a table."""
         found = self.requests.get((name, buffered.held))
         if found is None:
-            found = self.requests[name, buffered.held] = self._request(memory, name, buffered)
-        lows, dimensions, further, key, size, unit, region = found
+            found = self.requests[name, buffered.held] = self._request(name, buffered)
+        memory, lows, dimensions, further, key, size, unit, region = found
         piece, missing = self.scratchpads.arenas[memory].take(key, size, region)
         return Placed(memory, piece.base * unit, lows, dimensions, missing, piece, further=further)
 
-    def _request(self, memory: Memory, name: str, buffered: Buffered) -> ArenaRequest:
+    def _request(self, name: str, buffered: Buffered) -> ArenaRequest:
         lows, sizes = _split(buffered.held)
         dimensions, elements = dense_layout(sizes), math.prod(sizes)
+        memory = Memory[buffered.allocate.scope]
         unit = unit_of(memory, self.configuration)
         region = 0, self.scratchpads.arenas[memory].size
         if memory is Memory.ACT:
@@ -382,7 +388,7 @@ class BufferPlacer:
             )
         copied = name in self.copies
         key = (self.program.kernel.output.name, name, buffered.held) if copied else None
-        return ArenaRequest(lows, dimensions, further, key, size, unit, region)
+        return ArenaRequest(memory, lows, dimensions, further, key, size, unit, region)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements

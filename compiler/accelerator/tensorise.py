@@ -53,17 +53,20 @@ class Form:
 
     def at(self, buffers: Mapping[str, Buffer]) -> list[Instruction]:
         """The instructions for operands in these buffers."""
-        bases = {operand.name: 0 for operand in self.family.operands}
-        for name, (tensor, granule, steps) in self.operands.items():
-            bases[name] = _divide(buffers[tensor].base, granule, tensor) + steps
-        tables = {name: buffers[tensor].base for name, tensor in self.tables.items()}
-        key = tuple(tables.values())
-        if key not in self.firsts:
-            fixed = {**dict.fromkeys(bases, 0), **self.settings, **self.nests, **tables}
-            self.firsts[key] = [self.family(**{**fixed, **variant}) for variant in self.variants]
+        key = tuple([buffers[tensor].base for tensor in self.tables.values()])
+        firsts = self.firsts.get(key)
+        if firsts is None:
+            fixed = dict.fromkeys((operand.name for operand in self.family.operands), 0)
+            fixed |= {**self.settings, **self.nests, **dict(zip(self.tables, key, strict=True))}
+            firsts = [self.family(**{**fixed, **variant}) for variant in self.variants]
+            self.firsts[key] = firsts
+        bases = {
+            name: _divide(buffers[tensor].base, granule, tensor) + steps
+            for name, (tensor, granule, steps) in self.operands.items()
+        }
         return [
-            first.moved({name: base + variant.get(name, 0) for name, base in bases.items()})
-            for first, variant in zip(self.firsts[key], self.variants, strict=True)
+            first.moved({name: base + getattr(first, name) for name, base in bases.items()})
+            for first in firsts
         ]
 
 

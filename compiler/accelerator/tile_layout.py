@@ -5,7 +5,7 @@ into lanes this way. An unblocked axis is one endless block.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -68,7 +68,8 @@ class Buffer(NamedTuple):
         return self._replace(base=self.base + place.offset(steps))
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(maxsize=1 << 12)
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a dense array."""
     strides, stride = [], 1
     for extent in reversed(shape):
@@ -121,7 +122,7 @@ def accumulator_layout(
         strides[place] *= slide.advance
     rows = math.prod(pixels) * lines
     blocks, size = -(-last // block), rows * lanes
-    strides += [place * size * blocks for place in row_major(channels)]
+    strides += [place * size * blocks for place in row_major(tuple(channels))]
     dimensions = [*map(TileLayout, strides), TileLayout(1, block, size)]
     if lines > 1:
         dimensions[PIXELS - 1] = TileLayout(strides[PIXELS - 1], line, image[0] * lanes)

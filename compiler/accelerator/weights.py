@@ -73,7 +73,7 @@ def weight_layout(
     *outer, inputs, outputs = extents
     area, taps, blocks = configuration.tile_bytes, math.prod(outer), -(-inputs // lanes_in)
     dimensions = (
-        *(TileLayout(stride * area) for stride in row_major(outer)),
+        *(TileLayout(stride * area) for stride in row_major(tuple(outer))),
         TileLayout(lanes_out, lanes_in, taps * area),
         TileLayout(1, lanes_out, taps * area * blocks),
     )
@@ -248,5 +248,5 @@ def _place(
         strides += [place.outer, place.inner]
     if any(behind for _, behind in padding):
         values = np.pad(values, padding)
-    target = np.lib.stride_tricks.as_strided(data[first:], shape, strides)
+    target = np.ndarray(shape, data.dtype, data, first, strides)
     target[...] = values.reshape(shape)

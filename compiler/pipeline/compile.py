@@ -189,14 +189,14 @@ class _Compiler:
         request, measure = self.request, self.measure
         pieces = timer.programs.pieces if timer else {}
         self.progress(f"the program of {counted(len(scheduled.layers), 'layer')}")
-        best = link(request, lower(request, graph, scheduled, pieces), measure)
         programs = (one.program() for layer in scheduled.layers for one in layer.schedules)
         frames = frames_of(programs) if measure is not None and request.options.fuse else {}
-        if frames:
+        *staying, plain = lower(request, graph, scheduled, pieces, frames)
+        best = link(request, plain, measure)
+        for lowered in staying:
             # They take room and banks, and so may cost more than the transfers that they save.
             with suppress(CompileError):
-                stays = link(request, lower(request, graph, scheduled, pieces, frames), measure)
-                best = min(best, stays, key=lambda linked: linked.cycles)
+                best = min(best, link(request, lowered, measure), key=lambda linked: linked.cycles)
         return best
 
     def with_host(self, placed: PlacedGraph, segments: Sequence[Linked], module: Module) -> Module:

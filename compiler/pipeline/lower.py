@@ -1,9 +1,11 @@
 """Turn the schedules of a segment into instructions, and collect its constants."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from ...aligned import align
+from ...errors import CompileError
 from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.residents import NO_FRAMES, ResidentFrame
@@ -20,7 +22,7 @@ def lower(
     scheduled: Scheduled,
     known: dict[Kernel, KnownPieces],
     frames: Mapping[str, ResidentFrame] = NO_FRAMES,
-) -> Lowered:
+) -> Iterator[Lowered]:
     """Lower a segment for the machine of its search, which has the request's instructions.
 
     Values that nobody loads and that stay inside the segment are not stored, and have no place in
@@ -33,6 +35,10 @@ def lower(
     frames
         Activations that may stay on chip between kernels.
 
+    Yields
+    ------
+    The segment in which activations stay on chip, if some can, then the one in which none does.
+
     Raises
     ------
     UnfitError
@@ -40,28 +46,57 @@ def lower(
     CompileError
         When a scratchpad is too small, or the program too large.
     """
-    lowered, loads = _lowered(request, graph, scheduled, known, frames)
-    layout = scheduled.grouped.layout
-    of = layout.placements.of
-    needed = {of[name].whole for name in (*loads, *layout.inputs, *layout.outputs)}
-    unstored = frozenset(name for name, place in of.items() if place.whole not in needed)
-    if request.keep_all or unstored.isdisjoint(scheduled.bound):
-        return lowered
-    groups = [layer.group for layer in scheduled.layers]
-    plan, bound = addresses(request, graph, layout, groups, unstored)
-    scheduled = replace(scheduled, plan=plan, bound=bound)
-    return _lowered(request, graph, scheduled, known, frames, unstored)[0]
+    program = _begin(request, graph, scheduled, known, frames)
+    plain = program.copy()
+    if frames:
+        with suppress(CompileError):
+            for count in range(1, len(scheduled.layers) + 1):
+                if not program.lowering.scratchpads.kept:
+                    plain = program.copy()
+                program.append(count)
+            yield _without_dead_stores(request, graph, known, program)
+            if not program.lowering.scratchpads.kept:
+                return
+    # Both programs are the same up to the first layer whose result stays.
+    plain.append(len(scheduled.layers))
+    yield _without_dead_stores(request, graph, known, plain)
 
 
-def _lowered(
+@dataclass(slots=True)
+class _Program:
+    """The first layers of a segment as instructions."""
+
+    scheduled: Scheduled
+    lowering: Lowering
+    frames: Mapping[str, ResidentFrame]
+    ends: list[int] = field(default_factory=list)
+
+    def copy(self) -> "_Program":
+        """Return a program whose further layers leave nothing on chip."""
+        return _Program(self.scheduled, self.lowering.copy(), NO_FRAMES, self.ends.copy())
+
+    def append(self, layers: int) -> None:
+        """Append layers up to a number."""
+        for layer in self.scheduled.layers[len(self.ends) : layers]:
+            for schedule in layer.schedules:
+                self.lowering.lower(schedule)
+            self.ends.append(len(self.lowering.stream))
+
+    def lowered(self) -> Lowered:
+        stream, ends = tuple(self.lowering.stream), tuple(self.ends)
+        frames = self.frames if self.lowering.scratchpads.kept else NO_FRAMES
+        return Lowered(self.scheduled, stream, ends, self.lowering.pool, frames)
+
+
+def _begin(
     request: CompileRequest,
     graph: Graph,
     scheduled: Scheduled,
     known: dict[Kernel, KnownPieces],
     frames: Mapping[str, ResidentFrame],
     unstored: Collection[str] = (),
-) -> tuple[Lowered, set[str]]:
-    """Lower a segment; the values that it loads come second."""
+) -> _Program:
+    """Return a program without layers; the host's constants have their places."""
     layout = scheduled.grouped.layout
     pool = ConstantPool(base=align(scheduled.plan.size))
     constants = {
@@ -69,12 +104,24 @@ def _lowered(
         for name in layout.constants
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
-    most = request.options.most_instructions
-    lowering = Lowering(scheduled.grouped.searched, dram, pool, most, known, frames, unstored)
-    ends = []
-    for layer in scheduled.layers:
-        for schedule in layer.schedules:
-            lowering.lower(schedule)
-        ends.append(len(lowering.stream))
-    lowered = Lowered(scheduled, tuple(lowering.stream), tuple(ends), pool, frames)
-    return lowered, lowering.loads
+    machine, most = scheduled.grouped.searched, request.options.most_instructions
+    lowering = Lowering(machine, dram, pool, most, known, frames, unstored)
+    return _Program(scheduled, lowering, frames)
+
+
+def _without_dead_stores(
+    request: CompileRequest, graph: Graph, known: dict[Kernel, KnownPieces], program: _Program
+) -> Lowered:
+    """Lower a program again if there are values that it need not store."""
+    scheduled = program.scheduled
+    layout, of = scheduled.grouped.layout, scheduled.grouped.layout.placements.of
+    needed = {of[name].whole for name in (*program.lowering.loads, *layout.inputs, *layout.outputs)}
+    unstored = frozenset(name for name, place in of.items() if place.whole not in needed)
+    if request.keep_all or unstored.isdisjoint(scheduled.bound):
+        return program.lowered()
+    groups = [layer.group for layer in scheduled.layers]
+    plan, bound = addresses(request, graph, layout, groups, unstored)
+    scheduled = replace(scheduled, plan=plan, bound=bound)
+    other = _begin(request, graph, scheduled, known, program.frames, unstored)
+    other.append(len(scheduled.layers))
+    return other.lowered()

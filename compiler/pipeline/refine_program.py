@@ -54,7 +54,7 @@ def refine_program(
             scheduled = replace(now, layers=tuple(layers))
             frames = frames_of(one.program() for each in layers for one in each.schedules)
             with suppress(CompileError):
-                other = lower(request, graph, scheduled, timer.programs.pieces, frames)
+                other = next(lower(request, graph, scheduled, timer.programs.pieces, frames))
                 cycles = issue(other.instructions, machine, timer.measure).cycles
                 if cycles < least:
                     least, lowered, now = cycles, other, scheduled

@@ -88,6 +88,8 @@ class KernelPrograms:
     def lowered(self, parts: Sequence[Part]) -> Lowering:
         """Lower the kernels. A beginning shared with the previous call is not lowered again.
 
+        The caller must not lower more into the result, which later calls continue from.
+
         Raises
         ------
         UnfitError
@@ -99,14 +101,15 @@ class KernelPrograms:
                 break
             same += 1
         del self._begun[same:]
-        if same:
-            lowering = self._begun[-1][1].copy()
+        if self._begun:
+            lowering = self._begun[-1][1]
         else:
             pool = ConstantPool(self.size)
             lowering = Lowering(self.configuration, self.dram, pool, known=self.pieces)
         for part in parts[same:]:
+            lowering = lowering.copy()
             lowering.lower(self.schedule(*part))
-            self._begun.append((part, lowering.copy()))
+            self._begun.append((part, lowering))
         return lowering
 
     def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:

@@ -33,6 +33,8 @@ def box_size(box: Box) -> int:
 def intersection(box: Box, other: Box) -> Box:
     """The elements in both boxes."""
     return tuple(
-        (max(low, least), min(high, most))
-        for (low, high), (least, most) in zip(box, other, strict=True)
+        [
+            (low if low > least else least, high if high < most else most)
+            for (low, high), (least, most) in zip(box, other, strict=True)
+        ]
     )

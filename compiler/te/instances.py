@@ -7,10 +7,13 @@ earlier partial sum.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from operator import itemgetter
 from typing import NamedTuple
 
 from .affine import value_of
-from .box import Box, Range
+from .box import Box, Range, intersection
 from .nodes import (
     Allocate,
     Assign,
@@ -20,6 +23,7 @@ from .nodes import (
     InstructionNest,
     Let,
     Nest,
+    Node,
     TransferNest,
     Update,
     holds,
@@ -78,7 +82,7 @@ class Instance(NamedTuple):
     @property
     def box(self) -> Box:
         """The elements of the stage's tensor that it writes."""
-        return tuple(self.ranges[axis] for axis in self.nest.axes)
+        return tuple([self.ranges[axis] for axis in self.nest.axes])
 
     @property
     def tile(self) -> dict[str, int]:
@@ -129,117 +133,131 @@ def walk(
         Whether the newly allocated buffer of a copy already holds the data. If so, its transfer is
         omitted.
     """
-    _InstanceWalk(program, visit, present).block(program.body, None)
+    for step in _InstanceWalk(program, visit, present).block(program.body, None):
+        step()
+
+
+Step = Callable[[], None]
+"""A node of the program, prepared once for all its iterations."""
 
 
 class _InstanceWalk:
-    """The walk of a program; it counts the allocations of each buffer."""
-
     def __init__(
         self, program: Program, visit: Callable[[Event], None], present: Callable[[str], bool]
     ) -> None:
         self.domains, self.visit, self.present = program.domains, visit, present
         self.values: dict[str, int] = {}
         self.buffers: dict[str, Buffered] = {}
-        self.turns: dict[str, int] = {}
-        self.boxes: dict[int, dict[tuple[int, ...], tuple[Box, Box]]] = {}
-        """For each allocation, the two boxes of its buffer by origin. Most origins recur."""
+        self.turns: dict[str, Iterator[int]] = {}
         self.rows = Rows()
         self.regions = program.regions
 
-    def block(self, block: Block, nest: Nest | None) -> None:
-        values = self.values
-        for node in block:
-            kind = type(node)
-            if kind is For:
-                assert isinstance(node, For)
-                self.loop(node, nest)
-            elif kind is Let:
-                assert isinstance(node, Let)
-                values[node.variable] = let_value(node, values)
-            elif kind is TransferNest or kind is InstructionNest:
-                assert nest is not None
-                assert isinstance(node, (TransferNest, InstructionNest))
-                self.instance(nest, node)
-            elif kind is Guard:
-                assert isinstance(node, Guard)
-                if all(holds(condition, values) for condition in node.conditions):
-                    self.block(node.body, nest)
-            elif kind is Allocate:
-                assert isinstance(node, Allocate)
-                buffered = self.buffered(node)
-                self.buffers[node.tensor.name] = buffered
-                self.visit(buffered)
-            elif kind is Nest:
-                assert isinstance(node, Nest)
-                if node.compute is not None or not self.present(node.stage):
-                    self.block(node.body, node)
-            else:
-                assert isinstance(node, (Assign, Update))
-                raise ScheduleError(
-                    f"stage `{node.target.tensor}` is computed element by element; "
-                    "tensorise it, or leave it to a target that runs loops"
-                )
+    def block(self, block: Block, nest: Nest | None) -> list[Step]:
+        return [step for node in block for step in self.steps(node, nest)]
 
-    def loop(self, node: For, nest: Nest | None) -> None:
-        values, rolling = self.values, node.rolling
-        if rolling is None:
+    def steps(self, node: Node, nest: Nest | None) -> list[Step]:
+        values, present = self.values, self.present
+        if isinstance(node, For):
+            return [self.loop(node, nest)]
+        if isinstance(node, Allocate):
+            return [self.allocate(node)]
+        if isinstance(node, TransferNest | InstructionNest):
+            assert nest is not None
+            return [self.instance(nest, node)]
+        if isinstance(node, Let):
+            return [lambda: values.update({node.variable: let_value(node, values)})]
+        if isinstance(node, Guard):
+            conditions = node.conditions
+            inside = self.block(node.body, nest)
+            return [_when(lambda: all(holds(one, values) for one in conditions), inside)]
+        if isinstance(node, Nest):
+            inside = self.block(node.body, node)
+            return inside if node.compute else [_when(lambda: not present(node.stage), inside)]
+        assert isinstance(node, Assign | Update)
+        return [partial(_refuse, node.target.tensor)]
+
+    def loop(self, node: For, nest: Nest | None) -> Step:
+        values, rolling, variable = self.values, node.rolling, node.variable
+        steps = self.block(node.body, nest)
+
+        def run() -> None:
             start = value_of(node.start, values)
             for number in range(start, start + node.extent):
-                values[node.variable] = number
-                self.block(node.body, nest)
-            return
-        assert nest is not None
-        first, last = self.rows.advance(nest.stage, rolling, values)
-        for number in rolling.tiles(first, last):
-            values[node.variable] = number
-            self.block(node.body, nest)
-        if first < last:
-            self.visit(Rolled(nest.stage, rolling, first, last))
+                values[variable] = number
+                for step in steps:
+                    step()
 
-    def buffered(self, node: Allocate) -> Buffered:
-        name, values = node.tensor.name, self.values
-        turn = self.turns.get(name, 0)
-        self.turns[name] = turn + 1
-        boxes = self.boxes.get(id(node))
-        if boxes is None:
-            boxes = self.boxes[id(node)] = {}
-        lows = []
-        for affine in node.origin:
-            low = affine.constant
-            for around, factor in affine.terms:
-                low += factor * values[around]
-            lows.append(low)
-        origin = tuple(lows)
-        found = boxes.get(origin)
-        if found is None:
-            found = boxes[origin] = self._boxes_at(node, origin)
-        box, held = found
-        return Buffered(node, box, held, turn % node.slots if node.slots else 0)
+        def roll() -> None:
+            assert nest is not None
+            assert rolling is not None
+            first, last = self.rows.advance(nest.stage, rolling, values)
+            for number in rolling.tiles(first, last):
+                values[variable] = number
+                for step in steps:
+                    step()
+            if first < last:
+                self.visit(Rolled(nest.stage, rolling, first, last))
 
-    def _boxes_at(self, node: Allocate, origin: tuple[int, ...]) -> tuple[Box, Box]:
-        """The box of a buffer with this origin, and its part inside the tensor's domain."""
-        box = tuple((low, low + size) for low, size in zip(origin, node.shape, strict=True))
+        return run if rolling is None else roll
+
+    def allocate(self, node: Allocate) -> Step:
+        values, buffers, visit, slots = self.values, self.buffers, self.visit, node.slots
+        name = node.tensor.name
+        turns = self.turns.setdefault(name, count())
+        moving = {variable for affine in node.origin for variable, _ in affine.terms}
+        origin_of: Callable[[dict[str, int]], object]
+        origin_of = itemgetter(*moving) if moving else lambda _: ()
+        known: dict[object, Buffered] = {}  # most origins recur
+
+        def run() -> None:
+            origin = origin_of(values)
+            found = known.get(origin)
+            if found is None:
+                found = known[origin] = self._buffered(node)
+            if slots:
+                found = found._replace(slot=next(turns) % slots)
+            buffers[name] = found
+            visit(found)
+
+        return run
+
+    def _buffered(self, node: Allocate) -> Buffered:
+        """A buffer at the current values, in its first slot."""
+        lows = [value_of(affine, self.values) for affine in node.origin]
+        box = tuple([(low, low + size) for low, size in zip(lows, node.shape, strict=True)])
         domain = self.domains.get(node.tensor.name)
-        if domain is None:
-            return box, box
-        return box, tuple(
-            (max(low, least), min(high, most))
-            for (low, high), (least, most) in zip(box, domain, strict=True)
-        )
+        return Buffered(node, box, box if domain is None else intersection(box, domain), 0)
 
-    def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
+    def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> Step:
         region = self.regions.get(id(node))
         if region is None:
             region = self.regions[id(node)] = TensorRegion(nest, node)
-        ranges = region.at(self.values)
-        if region.guarded:
-            for low, high in ranges.values():
-                if low >= high:
-                    return
-        later = False
-        for axis in region.reductions:
-            if ranges[axis][0] > 0:
-                later = True
-                break
-        self.visit(Instance(nest, node, ranges, later, dict(self.buffers)))
+        values, buffers, visit, at = self.values, self.buffers, self.visit, region.at
+        guarded, reductions = region.guarded, region.reductions
+
+        def run() -> None:
+            ranges = at(values)
+            if guarded and any(low >= high for low, high in ranges.values()):
+                return
+            later = False
+            for axis in reductions:
+                later |= ranges[axis][0] > 0
+            visit(Instance(nest, node, ranges, later, dict(buffers)))
+
+        return run
+
+
+def _when(test: Callable[[], bool], steps: list[Step]) -> Step:
+    def run() -> None:
+        if test():
+            for step in steps:
+                step()
+
+    return run
+
+
+def _refuse(stage: str) -> None:
+    raise ScheduleError(
+        f"stage `{stage}` is computed element by element; "
+        "tensorise it, or leave it to a target that runs loops"
+    )

@@ -61,14 +61,16 @@ class TensorRegion:
             if isinstance(inner, (For, Let, Guard)):
                 self.steps.append(inner)
         self.guarded = any(isinstance(step, Guard) for step in self.steps)
-        self.affine = () if self.guarded else self._affine()
+        affine = () if self.guarded else self._affine()
+        self.fixed = {name: (low, low + extent) for name, low, _, extent in affine}
+        self.moving = tuple(each for each in affine if each[2])
 
     def at(self, values: Mapping[str, int]) -> dict[str, Range]:
         """The ranges for values of all variables bound around the node."""
         if self.guarded:
             return self._cut_ranges(values)
-        ranges = {}
-        for name, low, terms, extent in self.affine:
+        ranges = self.fixed.copy()
+        for name, low, terms, extent in self.moving:
             for around, factor in terms:
                 low += factor * values[around]
             ranges[name] = (low, low + extent)

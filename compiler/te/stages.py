@@ -152,7 +152,7 @@ class Stage:
         """Whether it processes the result of its reduction further."""
         return bool(self.reductions) and not isinstance(self.body, Reduction)
 
-    @property
+    @cached_property
     def first_reduction(self) -> int:
         """Position of its outermost reduction loop; without one, the number of loops."""
         positions = [i for i, loop in enumerate(self.loops) if self.reduces(loop)]
@@ -259,7 +259,7 @@ class Stage:
         found = object.__new__(Stage)
         found.__dict__.update(self.__dict__)
         if "loops" in fields:
-            for known in ("variables", "needs"):
+            for known in ("variables", "needs", "first_reduction"):
                 found.__dict__.pop(known, None)
         found.__dict__.update(fields)
         return found

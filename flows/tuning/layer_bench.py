@@ -237,7 +237,7 @@ class LayerBench:
         return schedule(request, self._graph, self._grouped, self._timer)
 
     def _segment(self, scheduled: Scheduled) -> Segment:
-        lowered = lower(self._request, self._graph, scheduled, self._timer.programs.pieces)
+        (lowered,) = lower(self._request, self._graph, scheduled, self._timer.programs.pieces)
         segment = link(self._request, lowered, self._measure, reorder=False).segment
         prove(self._request, segment)
         return segment

@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tilewright.compiler.accelerator.lower_schedules import Lowering
 from tilewright.compiler.accelerator.residents import ResidentFrame
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.module import Module
+from tilewright.compiler.options import Options
 from tilewright.compiler.pipeline import compile as compile_stages
 from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import CompileError
@@ -33,12 +35,11 @@ def always_stay(monkeypatch):
     through_memory, found = set[int](), []
     lower, link = compile_stages.lower, compile_stages.link
 
-    def lower_with(request, graph, scheduled, known, frames=None):
-        lowered = lower(request, graph, scheduled, known, frames or {})
-        if not frames:
-            through_memory.add(id(lowered))
-        found.append(lowered)
-        return lowered
+    def lower_with(request, graph, scheduled, known, frames):
+        *staying, plain = lower(request, graph, scheduled, known, frames)
+        through_memory.add(id(plain))
+        found.extend((plain, *staying))
+        return [*staying, plain]
 
     def link_with(request, lowered, measure):
         linked = link(request, lowered, measure)
@@ -224,6 +225,40 @@ def test_a_chain_on_chip_takes_fewer_cycles(windows, monkeypatch):
     stays = cycles()
     monkeypatch.setattr(compile_stages, "frames_of", lambda programs: {})
     assert stays < cycles()
+
+
+@pytest.mark.parametrize(("act_depth", "programs", "lowered"), [(1024, 2, 3), (64, 1, 1)])
+def test_a_segment_is_lowered_once_if_nothing_can_stay(
+    act_depth, programs, lowered, windows, monkeypatch
+):
+    """The program through main memory is the same with and without frames.
+
+    That in which results stay is lowered again without their stores.
+    """
+    configuration = replace(PRESETS["8x8"], name="other", act_depth=act_depth)
+    lower, lower_kernel = compile_stages.lower, Lowering.lower
+    found, kernels = [], []
+
+    def counting(self, schedule):
+        kernels.append(schedule)
+        lower_kernel(self, schedule)
+
+    def lower_with(request, graph, scheduled, known, frames):
+        assert frames
+        (expected,) = lower(request, graph, scheduled, known)
+        monkeypatch.setattr(Lowering, "lower", counting)
+        found.extend(lower(request, graph, scheduled, known, frames))
+        monkeypatch.setattr(Lowering, "lower", lower_kernel)
+        assert found[-1].instructions == expected.instructions
+        assert found[-1].ends == expected.ends
+        assert found[-1].constants.image() == expected.constants.image()
+        return found
+
+    monkeypatch.setattr(compile_stages, "lower", lower_with)
+    options = Options(candidates=1)
+    compile_module(windows, configuration, measure=ExactMeasure(), lean=True, options=options)
+    assert len(found) == programs
+    assert len(kernels) == lowered * len(found[0].ends)
 
 
 def test_a_reader_that_sees_other_values_around_an_activation_loads_it():

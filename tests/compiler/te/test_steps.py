@@ -16,6 +16,20 @@ def test_split_fuse_and_reorder_rename_loops():
     assert loops(schedule, "out") == ("n_y.o", "x", "y.i", "o")
 
 
+def test_the_first_reduction_follows_the_loops():
+    schedule = te.Schedule(network(), TARGET)
+
+    def first() -> str:
+        stage = next(stage for stage in schedule.stages if stage.name == "acc")
+        return stage.loops[stage.first_reduction]
+
+    assert first() == "ky"
+    schedule.split("acc", "y", 4)
+    assert first() == "ky"
+    schedule.reorder("acc", "kx", "ky")
+    assert first() == "kx"
+
+
 def test_fuse_takes_several_loops_two_at_a_time():
     schedule, again = accelerated(), accelerated()
     assert schedule.fuse("out", "n", "y", "x") == "n_y_x"
