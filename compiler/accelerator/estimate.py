@@ -23,10 +23,10 @@ INSTRUCTION_OVERHEAD_CYCLES = 30
 """Cycles to fill and drain a unit's pipeline."""
 
 
-def estimate(plan: TilePlan, configuration: Configuration) -> int:
-    """Cycles of a plan."""
+def estimate(plan: TilePlan, cycles: "Sequence[PhaseCycles]", configuration: Configuration) -> int:
+    """Cycles of a plan whose phases have these busy cycles."""
     resident = _resident(plan, configuration)
-    units = [_Units(plan, index, resident, configuration) for index in range(len(plan.phases))]
+    units = [_Units(plan, one, resident) for one in cycles]
     last, tile = plan.phases[-1], plan.tiles[-1]
     bus = configuration.bus_bytes
     spatial = _count(last, tile, last.pixels)
@@ -63,16 +63,10 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     return max(busy) + serial + sum(busy) // 64
 
 
-def least_cycles(
-    phases: Sequence[Phase], tiles: Sequence[Tile], configuration: Configuration
-) -> int:
+def least_cycles(phases: "Sequence[PhaseCycles]") -> int:
     """A lower bound of `estimate` for all plans with these tiles: the time of GEMM and VECTOR."""
-    gemm = vector = piece = 0
-    for phase, tile in zip(phases, tiles, strict=True):
-        least = _Compute(phase, tile, configuration)
-        piece = least.vector_piece
-        gemm, vector = gemm + least.gemm, vector + least.vector
-    return max(gemm, vector) + piece + (gemm + vector) // 64
+    gemm, vector = sum(one.gemm for one in phases), sum(one.vector for one in phases)
+    return max(gemm, vector) + phases[-1].vector_piece + (gemm + vector) // 64
 
 
 def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
@@ -80,7 +74,8 @@ def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
     last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
     resident = _resident(plan, configuration)
-    units = (_Units(plan, index, resident, configuration) for index in range(len(plan.phases)))
+    phases = zip(plan.phases, plan.tiles, strict=True)
+    units = (_Units(plan, PhaseCycles(*each, configuration), resident) for each in phases)
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
 
 
@@ -114,7 +109,7 @@ def _count(step: Phase, tile, axes) -> int:
     return count
 
 
-class _Compute:
+class PhaseCycles:
     """Busy cycles of GEMM and VECTOR in a phase, if all weights have room.
 
     Attributes
@@ -175,22 +170,22 @@ class _Compute:
         return found // self.groups
 
 
-class _Units(_Compute):
+class _Units:
     """Busy cycles of each unit in one step of a plan that has `resident` weight tiles in all."""
 
-    def __init__(
-        self, plan: TilePlan, index: int, resident: int, configuration: Configuration
-    ) -> None:
-        super().__init__(plan.phases[index], plan.tiles[index], configuration)
-        self.plan, step, tile, overhead = plan, self.step, self.tile, INSTRUCTION_OVERHEAD_CYCLES
-        spatial, groups, chunks = self.spatial, self.groups, self.chunks
+    def __init__(self, plan: TilePlan, phase: PhaseCycles, resident: int) -> None:
+        self.plan, self.phase, overhead = plan, phase, INSTRUCTION_OVERHEAD_CYCLES
+        self.step, self.tile, self.configuration = phase.step, phase.tile, phase.configuration
+        self.gemm, self.vector, self.vector_piece = phase.gemm, phase.vector, phase.vector_piece
+        spatial, groups, chunks = phase.spatial, phase.groups, phase.chunks
+        step, tile, configuration = self.step, self.tile, self.configuration
         ring = plan.rings.get(step.name)
         outer = plan.channels_outer and (step is plan.phases[-1] or bool(ring and ring.narrow))
         outer &= not any(one.early for one in step.partials)  # these go by tiles of pixels
         self.weights = self.filling = 0
         self.instructions = spatial * groups
         if step.product is not None:
-            tiles, capacity, product = self.weight_tiles, configuration.weight_tiles, self.gemm
+            tiles, capacity, product = phase.weight_tiles, configuration.weight_tiles, self.gemm
             fits = (chunks * tiles if outer else resident) <= capacity
             load = self._loading_weights(tiles)
             if 2 * tiles > capacity and resident > capacity:
@@ -199,7 +194,7 @@ class _Units(_Compute):
             times = own if fits else spatial
             brought = groups * chunks * times
             self.weights = brought * (load + overhead)
-            self.weights += times * self._loading_weights(self.further_tiles)
+            self.weights += times * self._loading_weights(phase.further_tiles)
             # GEMM waits for the first part of the weights, and in the first tile for the others.
             parts = chunks if outer else groups * chunks
             part = product // max(1, spatial * groups * chunks)
@@ -240,10 +235,11 @@ class _Units(_Compute):
     def _loads(self, read: Read, outer: bool) -> int:
         """How often a tile of an input is loaded."""
         moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
-        slots, tiles = self.plan.tiles_in(read.tensor), self.spatial * self.chunks
+        phase = self.phase
+        slots, tiles = self.plan.tiles_in(read.tensor), phase.spatial * phase.chunks
         if moved & set(self.step.channels):
-            return tiles * self.groups
-        return tiles * (1 if (tiles if outer else self.chunks) <= slots else self.groups)
+            return tiles * phase.groups
+        return tiles * (1 if (tiles if outer else phase.chunks) <= slots else phase.groups)
 
     def _loading(self, read: Read) -> int:
         """Cycles to load one tile of an input."""

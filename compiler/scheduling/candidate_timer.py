@@ -6,12 +6,11 @@ the rest of the search, so a candidate that cannot change the choice is not time
 """
 
 import math
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import chained, demand_of
-from ..accelerator.search import Candidate, just_in_time_candidates, likely_candidates
+from ..accelerator.search import Candidate, CandidateSearch
 from ..options import Options
 from ..tensor import Kernel
 from .given_schedules import Part, estimated_cycles
@@ -80,44 +79,40 @@ class CandidateTimer:
         return self.chosen[form]
 
     def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
-        """The `count` schedules with the least estimates; see `likely_candidates`."""
-        return self._listed(likely_candidates, kernel, options, count)
+        """The `count` schedules with the least estimates; see `CandidateSearch.likely`."""
+        return self._search(kernel, options).likely(count)
 
-    def _listed(
-        self, search: Callable[[Kernel, Configuration, int, int], list[Candidate]],
-        kernel: Kernel, options: Options, count: int,
-    ) -> list[Candidate]:  # fmt: skip
-        key = search, self.programs.form(kernel), self.configuration, options.pipeline_depth, count
-        if key not in self.programs.listed:
-            found = search(kernel, self.configuration, options.pipeline_depth, count)
-            self.programs.listed[key] = found
-        return self.programs.listed[key]
+    def _search(self, kernel: Kernel, options: Options) -> CandidateSearch:
+        key = self.programs.form(kernel), self.configuration, options.pipeline_depth
+        if key not in self.programs.searches:
+            search = CandidateSearch(kernel, self.configuration, options.pipeline_depth)
+            self.programs.searches[key] = search
+        return self.programs.searches[key]
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
         few, many = options.candidates, options.candidates * PATIENCE
-        likely = self.likely(kernel, options, few)
-        best, least, before = likely[0], math.inf, self.instructions
+        search = self._search(kernel, options)
+        (best,), least, before = search.likely(1), math.inf, self.instructions
         for number in range(many):
             far = least > FAR * bound and self.instructions - before < FEW_INSTRUCTIONS
             astray = number < few * MORE and least > ASTRAY * best.estimated_cycles
             if number >= few and not far and not astray:
                 break
-            if number == few:
-                likely = self.likely(kernel, options, many)
-            if number >= len(likely):
+            most = HOPELESS * min(least, rival)
+            likely = [] if least <= NEAR * bound else search.likely(number + 1, most + 1)[number:]
+            if not likely or likely[0].estimated_cycles > most:
                 break
-            schedule = likely[number]
-            if least <= NEAR * bound or schedule.estimated_cycles > HOPELESS * min(least, rival):
-                break
-            cycles = self.cycles((kernel, schedule))
+            cycles = self.cycles((kernel, likely[0]))
             if cycles < least:
-                best, least = schedule, cycles
-        if least > NEAR * bound:
-            for schedule in self._listed(just_in_time_candidates, kernel, options, few):
-                if schedule.estimated_cycles < least:
-                    cycles = self.cycles((kernel, schedule))
-                    best, least = min((best, least), (schedule, cycles), key=itemgetter(1))
+                best, least = likely[0], cycles
+        for number in range(few) if least > NEAR * bound else ():
+            further = search.just_in_time(number + 1, least)[number:]
+            if not further or further[0].estimated_cycles >= least:
+                break
+            cycles = self.cycles((kernel, further[0]))
+            if cycles < least:
+                best, least = further[0], cycles
         if least == NEVER:
             self.programs.lowered([(kernel, best)])  # raises the reason
         return best

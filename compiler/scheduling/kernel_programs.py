@@ -17,7 +17,7 @@ from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.dma import DramTensor
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern
-from ..accelerator.search import Candidate
+from ..accelerator.search import Candidate, CandidateSearch
 from ..accelerator.weights import weight_storage
 from ..te.schedule import Schedule
 from ..tensor import Compute, Kernel
@@ -54,8 +54,8 @@ class KernelPrograms:
         self._schedules: dict[tuple[Kernel, object], Schedule] = {}
         self._begun: list[tuple[Part, Lowering]] = []
         """The kernels of the last lowering, each with the state of the lowering after it."""
-        self.listed: dict[object, list[Candidate]] = {}
-        """Candidates of searches that ended, which equal searches need not find again."""
+        self.searches: dict[object, CandidateSearch] = {}
+        """By form and machine, the searches for candidates, which go on where they ended."""
         self._numbers: dict[object, int] = {}
         """A number for each form, which is quicker to look up than the form itself."""
         self._forms: dict[Kernel, int] = {}
