@@ -31,6 +31,9 @@ Estimates assume a main memory as fast as the port; a slower one may favour anot
 HOPELESS = 1.05
 """A schedule is not timed if its estimate exceeds the best time by this factor."""
 
+Times = dict[Key, tuple[int, int]]
+"""Cycles and instructions of kernels that run one after the other."""
+
 NEVER = 1 << 62
 """Cycles of kernels with schedules that do not fit: more than those of any program."""
 
@@ -47,14 +50,21 @@ class CandidateTimer:
         the queues.
     measure
         Gives the cycles of a program.
+    times
+        What is known from other segments that this machine runs; more is added.
     """
 
     def __init__(
-        self, programs: KernelPrograms, configuration: Configuration, measure: Measure
+        self,
+        programs: KernelPrograms,
+        configuration: Configuration,
+        measure: Measure,
+        times: Times | None = None,
     ) -> None:
         self.programs, self.configuration, self.measure = programs, configuration, measure
-        self.known: dict[Key, tuple[int, int]] = {}
-        """Cycles and instructions of the programs that were timed."""
+        self.known: Times = {}
+        """Those that this timer was asked about."""
+        self._times: Times = {} if times is None else times
         self.chosen: dict[object, Candidate] = {}
         self.instructions = 0
         """Instructions of all programs timed so far."""
@@ -137,15 +147,19 @@ class CandidateTimer:
             return 0, 0
         key = self.programs.key(parts)
         if key not in self.known:
-            found = self.programs.program(parts, weaver_of(self.measure))
-            if found is None:
-                self.known[key] = NEVER, 0
-            else:
-                instructions, program = found
-                issued = issue(instructions, self.configuration, self.measure, program)
-                self.instructions += len(issued.program)
-                self.known[key] = issued.cycles, len(issued.program)
+            if key not in self._times:
+                self._times[key] = self._time(parts)
+            self.known[key] = self._times[key]
+            self.instructions += self.known[key][1]
         return self.known[key]
+
+    def _time(self, parts: Sequence[Part]) -> tuple[int, int]:
+        found = self.programs.program(parts, weaver_of(self.measure))
+        if found is None:
+            return NEVER, 0
+        instructions, program = found
+        issued = issue(instructions, self.configuration, self.measure, program)
+        return issued.cycles, len(issued.program)
 
 
 def cycles_of(parts: Sequence[Part], timer: CandidateTimer | None) -> int:

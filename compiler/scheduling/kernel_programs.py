@@ -40,10 +40,16 @@ class KernelPrograms:
         Place of every activation in memory, by value; no places overlap.
     size
         Total bytes of these places.
+    others
+        Programs of another segment, which number forms alike and share searches.
     """
 
     def __init__(
-        self, dram: Mapping[str, DramTensor], size: int, configuration: Configuration
+        self,
+        dram: Mapping[str, DramTensor],
+        size: int,
+        configuration: Configuration,
+        others: "KernelPrograms | None" = None,
     ) -> None:
         self.dram, self.size, self.configuration = dram, size, configuration
         self.pieces: dict[Kernel, KnownPieces] = {}
@@ -54,9 +60,9 @@ class KernelPrograms:
         self._schedules: dict[tuple[Kernel, object], Schedule] = {}
         self._begun: list[tuple[Part, Lowering]] = []
         """The kernels of the last lowering, each with the state of the lowering after it."""
-        self.searches: dict[object, CandidateSearch] = {}
+        self.searches: dict[object, CandidateSearch] = others.searches if others else {}
         """By form and machine, the searches for candidates, which go on where they ended."""
-        self._numbers: dict[object, int] = {}
+        self._numbers: dict[object, int] = others._numbers if others else {}
         """A number for each form, which is quicker to look up than the form itself."""
         self._forms: dict[Kernel, int] = {}
 
@@ -167,7 +173,8 @@ class ProgramStore:
             alike = weight_storage(known.configuration) == storage
             if alike and known.size == size and known.dram == dram:
                 return known
-        self._known.append(KernelPrograms(dram, size, configuration))
+        others = self._known[0] if self._known else None
+        self._known.append(KernelPrograms(dram, size, configuration, others))
         return self._known[-1]
 
 
