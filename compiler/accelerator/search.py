@@ -291,7 +291,11 @@ class CandidateSearch:
             # The last tile of channels is small if the largest that fits does not divide them.
             for number, tile in enumerate(fitting):
                 even = most % tile[inner] == 0
-                tiles += [PhaseCycles(step, tile, self.configuration)] if even or not number else []
+                tiles += (
+                    [PhaseCycles(self.kernel, step, tile, self.configuration)]
+                    if even or not number
+                    else []
+                )
                 if even:
                     break
         return tiles
@@ -311,7 +315,7 @@ class CandidateSearch:
 
     def _sized(self, step: Phase, data: Tile, chunks: list[Tile]) -> list[PhaseCycles]:
         tiles = self.fitting(step, data, chunks)
-        return [PhaseCycles(step, tile, self.configuration) for tile in tiles]
+        return [PhaseCycles(self.kernel, step, tile, self.configuration) for tile in tiles]
 
     def chunks(self, step: Phase) -> list[Tile]:
         """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""
