@@ -261,8 +261,8 @@ def _rows_of(used: Sequence[Footprint]) -> list[tuple[np.ndarray, np.ndarray]]:
     list of (int64[2, instructions], int64[2, instructions])
         For each memory that is written. Where an instruction uses no row, the last comes first.
     """
-    none: tuple[int, int] = (1 << 62, -1)
-    rows = {memory: ([none] * len(used), [none] * len(used)) for memory in Memory}
+    none = [(1 << 62, -1)] * len(used)
+    rows = {memory: (none.copy(), none.copy()) for memory in Memory}
     for index, one in enumerate(used):
         for memory, low, high, _, _, writes, row in (*one.read_regions, *one.written_regions):
             first, last = rows[memory][writes][index]
