@@ -126,15 +126,15 @@ def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 
 def likely_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Candidate]:
-    """The `count` legal candidates with the least estimates; see `CandidateSearch.likely`."""
-    return CandidateSearch(kernel, configuration, depth).likely(count)
+    """The `count` legal candidates with the least estimates; see `TileSearch.likely`."""
+    return TileSearch(kernel, configuration, depth).likely(count)
 
 
 def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
-    search = CandidateSearch(kernel, configuration, depth)
+    search = TileSearch(kernel, configuration, depth)
     for ahead in search.leads:
         for tiles, narrow in search.all_tiles():
             yield from search.candidates(tiles, ahead, narrow)
@@ -149,7 +149,7 @@ _Ranking = tuple[
 yet, the least bound last. Both have places by which equals are ordered."""
 
 
-class CandidateSearch:
+class TileSearch:
     """The candidates for a kernel, found as they are asked for; see `Candidate` for `depth`."""
 
     def __init__(self, kernel: Kernel, configuration: Configuration, depth: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import chained, demand_of
-from ..accelerator.search import Candidate, CandidateSearch
+from ..accelerator.search import Candidate, TileSearch
 from ..options import Options
 from ..tensor import Kernel
 from .given_schedules import Part, estimated_cycles
@@ -89,13 +89,13 @@ class CandidateTimer:
         return self.chosen[form]
 
     def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
-        """The `count` schedules with the least estimates; see `CandidateSearch.likely`."""
+        """The `count` schedules with the least estimates; see `TileSearch.likely`."""
         return self._search(kernel, options).likely(count)
 
-    def _search(self, kernel: Kernel, options: Options) -> CandidateSearch:
+    def _search(self, kernel: Kernel, options: Options) -> TileSearch:
         key = self.programs.form(kernel), self.configuration, options.pipeline_depth
         if key not in self.programs.searches:
-            search = CandidateSearch(kernel, self.configuration, options.pipeline_depth)
+            search = TileSearch(kernel, self.configuration, options.pipeline_depth)
             self.programs.searches[key] = search
         return self.programs.searches[key]
 

@@ -17,7 +17,7 @@ from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.dma import DramTensor
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern
-from ..accelerator.search import Candidate, CandidateSearch
+from ..accelerator.search import Candidate, TileSearch
 from ..accelerator.weights import weight_storage
 from ..te.schedule import Schedule
 from ..tensor import Compute, Kernel
@@ -60,7 +60,7 @@ class KernelPrograms:
         self._schedules: dict[tuple[Kernel, object], Schedule] = {}
         self._begun: list[tuple[Part, Lowering]] = []
         """The kernels of the last lowering, each with the state of the lowering after it."""
-        self.searches: dict[object, CandidateSearch] = others.searches if others else {}
+        self.searches: dict[object, TileSearch] = others.searches if others else {}
         """By form and machine, the searches for candidates, which go on where they ended."""
         self._numbers: dict[object, int] = others._numbers if others else {}
         """A number for each form, which is quicker to look up than the form itself."""

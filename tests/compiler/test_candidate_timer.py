@@ -250,7 +250,7 @@ def test_a_lean_module_has_the_same_program_and_cycles_and_no_proof(monkeypatch)
 
 def test_a_compilation_with_another_schedule_searches_nothing_again(monkeypatch):
     searches = []
-    for name in ("CandidateSearch",):
+    for name in ("TileSearch",):
         searches.append(Mock(wraps=getattr(timing, name)))
         monkeypatch.setattr(timing, name, searches[-1])
     store, graph = ProgramStore(), import_model(DIGITS)

@@ -15,7 +15,7 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.accelerator.search import (
     Candidate,
-    CandidateSearch,
+    TileSearch,
     choose_candidate,
     legal_candidates,
 )
@@ -211,7 +211,7 @@ def seen(monkeypatch) -> Seen:
         most, depth = chance.choice((1, 10, 100)), chance.choice((0, 0, 1, 2, 3))
         legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
         if chance.random() < 0.2:
-            search = CandidateSearch(kernel, configuration, depth)
+            search = TileSearch(kernel, configuration, depth)
             legal = (*search.just_in_time(most),) or legal
         if configuration.window_lines > 1 and chance.random() < 0.5:
             every = legal_candidates(kernel, configuration, depth)
@@ -342,6 +342,6 @@ def test_rings_without_rows_ahead_make_room_for_larger_tiles(monkeypatch):
     with FuzzRunner() as run:
         assert run(graph, machine, 1, "sim").kind == "equal"
     cycles = [compile_module(graph, machine, measure=ExactMeasure()).report["cycles"]]
-    monkeypatch.setattr(CandidateSearch, "just_in_time", lambda *_: [])
+    monkeypatch.setattr(TileSearch, "just_in_time", lambda *_: [])
     cycles.append(compile_module(graph, machine, measure=ExactMeasure()).report["cycles"])
     assert cycles[0] < cycles[1]

@@ -8,7 +8,7 @@ import pytest
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.search import (
     Candidate,
-    CandidateSearch,
+    TileSearch,
     choose_candidate,
     legal_candidates,
     likely_candidates,
@@ -133,7 +133,7 @@ def test_a_search_that_goes_on_finds_what_a_new_one_finds(name):
     machine = PRESETS["8x8"].replace(act_depth=256)
     kernel = build_kernel((graph := layer(*LAYERS[name])).nodes[0], graph, machine)
     legal = sorted(legal_candidates(kernel, machine), key=lambda one: one.estimated_cycles)
-    search = CandidateSearch(kernel, machine, 0)
+    search = TileSearch(kernel, machine, 0)
     for count in (1, 4, 2, len(legal) + 1):
         below = legal[0].estimated_cycles * 1.1
         fast = [one for one in legal if one.estimated_cycles < below][:count]
