@@ -14,7 +14,8 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from ..te.box import Box, box_size, whole_box
-from .phases import Phase, Tile, box_of
+from ..tensor import Kernel
+from .phases import Phase, Tile, box_of, phases_of
 from .strided_copy import run_cycles, transposed_cycles
 from .tile_plan import TilePlan, streamed_rows, tiles_of, weight_tiles
 from .weights import fits_four_bits, four_bits_load, stored_bytes
@@ -23,10 +24,10 @@ INSTRUCTION_OVERHEAD_CYCLES = 30
 """Cycles to fill and drain a unit's pipeline."""
 
 
-def estimate(plan: TilePlan, configuration: Configuration) -> int:
-    """Cycles of a plan."""
+def estimate(plan: TilePlan, cycles: "Sequence[PhaseCycles]", configuration: Configuration) -> int:
+    """Cycles of a plan whose phases have these busy cycles."""
     resident = _resident(plan, configuration)
-    units = [_Units(plan, index, resident, configuration) for index in range(len(plan.phases))]
+    units = [_Units(plan, one, resident) for one in cycles]
     last, tile = plan.phases[-1], plan.tiles[-1]
     bus = configuration.bus_bytes
     spatial = _count(last, tile, last.pixels)
@@ -63,16 +64,14 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
     return max(busy) + serial + sum(busy) // 64
 
 
-def least_cycles(
-    phases: Sequence[Phase], tiles: Sequence[Tile], configuration: Configuration
-) -> int:
-    """A lower bound of `estimate` for all plans with these tiles: the time of GEMM and VECTOR."""
-    gemm = vector = piece = 0
-    for phase, tile in zip(phases, tiles, strict=True):
-        least = _Compute(phase, tile, configuration)
-        piece = least.vector_piece
-        gemm, vector = gemm + least.gemm, vector + least.vector
-    return max(gemm, vector) + piece + (gemm + vector) // 64
+def least_cycles(phases: "Sequence[PhaseCycles]") -> int:
+    """A lower bound of `estimate` for all plans with these tiles; it ignores STORE."""
+    gemm, vector = sum(one.gemm for one in phases), sum(one.vector for one in phases)
+    filling = next((one.weights for one in phases if one.step.product), 0)
+    busy = gemm + filling, vector + filling, sum(one.least_load for one in phases)
+    entering = {name: size for one in phases for name, size in one.entering.items()}
+    serial = sum(entering.values()) // phases[0].configuration.bus_bytes + phases[-1].vector_piece
+    return max(busy) + serial + sum(busy) // 64
 
 
 def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
@@ -80,7 +79,10 @@ def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
     last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
     resident = _resident(plan, configuration)
-    units = (_Units(plan, index, resident, configuration) for index in range(len(plan.phases)))
+    phases = zip(plan.phases, plan.tiles, strict=True)
+    units = (
+        _Units(plan, PhaseCycles(plan.kernel, *each, configuration), resident) for each in phases
+    )
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
 
 
@@ -114,7 +116,7 @@ def _count(step: Phase, tile, axes) -> int:
     return count
 
 
-class _Compute:
+class PhaseCycles:
     """Busy cycles of GEMM and VECTOR in a phase, if all weights have room.
 
     Attributes
@@ -127,10 +129,21 @@ class _Compute:
         Weight tiles of all parts that wide weights add.
     vector_piece
         Cycles of VECTOR for one tile.
+    weights, further_weights
+        Cycles to load one part of the weights, and all of `further_tiles`.
+    own
+        Pixel tiles that have weights of their own; 1 if all have the same.
+    reads, pieces, loads
+        Reads of inputs from main memory; for each of them, the cycles to load a tile of it, and how
+        often that is done, at least.
+    least_load, entering
+        Least cycles of LOAD, and bytes of the first tiles of inputs.
     """
 
-    def __init__(self, step: Phase, tile: Tile, configuration: Configuration) -> None:
-        self.step, self.tile, self.configuration = step, tile, configuration
+    def __init__(
+        self, kernel: Kernel, step: Phase, tile: Tile, configuration: Configuration
+    ) -> None:
+        self.kernel, self.step, self.tile, self.configuration = kernel, step, tile, configuration
         self.spatial = _count(step, tile, step.pixels)
         self.groups = _count(step, tile, step.channels)
         self.chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
@@ -156,6 +169,33 @@ class _Compute:
         overhead = INSTRUCTION_OVERHEAD_CYCLES * step.passes
         self.vector_piece = 0 if step.is_bare else steps + overhead
         self.vector = self.spatial * self.groups * self.vector_piece
+        self._load()
+
+    def _load(self) -> None:
+        kernel, step, tile, overhead = (
+            self.kernel,
+            self.step,
+            self.tile,
+            INSTRUCTION_OVERHEAD_CYCLES,
+        )
+        made = {phase.name for phase in phases_of(kernel)}
+        self.reads = [read for read in step.activations if read.tensor not in made]
+        self.pieces = {read.tensor: self._loading(read) for read in self.reads}
+        self.weights = self.further_weights = self.least_load = 0
+        self.own = 1
+        if step.product is not None:
+            self.weights = self._loading_weights(self.weight_tiles)
+            self.further_weights = self._loading_weights(self.further_tiles)
+            self.own = _count(step, tile, _moved(step.weights) & set(step.pixels))
+            brought = self.groups * self.chunks * self.own
+            self.least_load = brought * (self.weights + overhead) + self.own * self.further_weights
+        self.loads, self.entering = dict[str, int](), dict[str, int]()
+        for read in self.reads:
+            whole = _moved(read).isdisjoint(step.channels)
+            count = self.spatial * self.chunks * (1 if whole else self.groups)
+            self.loads[read.tensor] = count
+            self.entering[read.tensor] = box_size(box_of(read, {}, step.streamed(tile)))
+            self.least_load += count * (self.pieces[read.tensor] + 2 * overhead)
 
     def _passes(self, tiles: int, rows: int) -> int:
         """Cycles of all weight tiles; each tile is multiplied by its rows."""
@@ -174,42 +214,67 @@ class _Compute:
                 found += passes * math.prod(one.sizes(self.tile)[:-1])
         return found // self.groups
 
+    def _loading_weights(self, tiles: int) -> int:
+        """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
+        kernel, step, configuration = self.kernel, self.step, self.configuration
+        size = tiles * configuration.tile_bytes
+        assert step.weights is not None
+        view = kernel.tensors[step.weights.tensor].view
+        if view is not None:
+            if not view.rows_are_runs:
+                return transposed_cycles(size, configuration)
+            return run_cycles(size, configuration.lanes_out, configuration)
+        if fits_four_bits(kernel, step.weights.tensor, step.window, configuration):
+            return four_bits_load(size, configuration)[1]
+        run = stored_bytes(step.window, configuration)
+        if run < configuration.tile_bytes:
+            return run_cycles(tiles * run, run, configuration)
+        return size // configuration.bus_bytes
 
-class _Units(_Compute):
+    def _loading(self, read: Read) -> int:
+        """Cycles to load one tile of an input."""
+        tensor = self.kernel.tensors[read.tensor]
+        box = box_of(read, {}, self.tile)
+        if tensor.patches is None:
+            return transfer(box, tensor.shape, self.configuration)
+        runs = box_size(box[:-1]) * tensor.patches.rows
+        if tensor.patches.whole_pixels:
+            return run_cycles(box_size(box), box_size(box[-1:]), self.configuration)
+        # A run is seldom aligned to a beat or to a row of the scratchpad.
+        run = tensor.patches.run + 3 * self.configuration.bus_bytes // 2
+        return run_cycles(runs * run, run, self.configuration)
+
+
+class _Units:
     """Busy cycles of each unit in one step of a plan that has `resident` weight tiles in all."""
 
-    def __init__(
-        self, plan: TilePlan, index: int, resident: int, configuration: Configuration
-    ) -> None:
-        super().__init__(plan.phases[index], plan.tiles[index], configuration)
-        self.plan, step, tile, overhead = plan, self.step, self.tile, INSTRUCTION_OVERHEAD_CYCLES
-        spatial, groups, chunks = self.spatial, self.groups, self.chunks
+    def __init__(self, plan: TilePlan, phase: PhaseCycles, resident: int) -> None:
+        self.plan, self.phase, overhead = plan, phase, INSTRUCTION_OVERHEAD_CYCLES
+        self.gemm, self.vector, self.vector_piece = phase.gemm, phase.vector, phase.vector_piece
+        spatial, groups, chunks = phase.spatial, phase.groups, phase.chunks
+        step = phase.step
         ring = plan.rings.get(step.name)
         outer = plan.channels_outer and (step is plan.phases[-1] or bool(ring and ring.narrow))
         outer &= not any(one.early for one in step.partials)  # these go by tiles of pixels
         self.weights = self.filling = 0
         self.instructions = spatial * groups
         if step.product is not None:
-            tiles, capacity, product = self.weight_tiles, configuration.weight_tiles, self.gemm
+            tiles, capacity = phase.weight_tiles, phase.configuration.weight_tiles
             fits = (chunks * tiles if outer else resident) <= capacity
-            load = self._loading_weights(tiles)
+            load = phase.weights
             if 2 * tiles > capacity and resident > capacity:
                 self.gemm += spatial * groups * chunks * load
-            own = _count(step, tile, _moved(step.weights) & set(step.pixels))
-            times = own if fits else spatial
+            times = phase.own if fits else spatial
             brought = groups * chunks * times
-            self.weights = brought * (load + overhead)
-            self.weights += times * self._loading_weights(self.further_tiles)
+            self.weights = brought * (load + overhead) + times * phase.further_weights
             # GEMM waits for the first part of the weights, and in the first tile for the others.
             parts = chunks if outer else groups * chunks
-            part = product // max(1, spatial * groups * chunks)
+            part = phase.gemm // max(1, spatial * groups * chunks)
             self.filling = load + overhead + (parts - 1) * max(0, load + overhead - part)
             self.instructions += spatial * groups * chunks + brought
-        made = {other.name for other in plan.phases}
-        reads = [read for read in step.activations if read.tensor not in made]
-        self.loads = {read.tensor: self._loads(read, outer) for read in reads}
+        self.loads = {read.tensor: self._loads(read, outer) for read in phase.reads}
         self.instructions += sum(self.loads.values())
-        pieces = {read.tensor: self._loading(read) for read in reads}
+        pieces = phase.pieces
         self.activations = sum(
             count * (pieces[name] + 2 * overhead) for name, count in self.loads.items()
         )
@@ -220,43 +285,12 @@ class _Units(_Compute):
             if read.tensor in self.loads and plan.tiles_in(read.tensor) < 2
         )
 
-    def _loading_weights(self, tiles: int) -> int:
-        """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
-        plan, step, configuration = self.plan, self.step, self.configuration
-        size = tiles * configuration.tile_bytes
-        assert step.weights is not None
-        view = plan.kernel.tensors[step.weights.tensor].view
-        if view is not None:
-            if not view.rows_are_runs:
-                return transposed_cycles(size, configuration)
-            return run_cycles(size, configuration.lanes_out, configuration)
-        if fits_four_bits(plan.kernel, step.weights.tensor, step.window, configuration):
-            return four_bits_load(size, configuration)[1]
-        run = stored_bytes(step.window, configuration)
-        if run < configuration.tile_bytes:
-            return run_cycles(tiles * run, run, configuration)
-        return size // configuration.bus_bytes
-
     def _loads(self, read: Read, outer: bool) -> int:
         """How often a tile of an input is loaded."""
-        moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
-        slots, tiles = self.plan.tiles_in(read.tensor), self.spatial * self.chunks
-        if moved & set(self.step.channels):
-            return tiles * self.groups
-        return tiles * (1 if (tiles if outer else self.chunks) <= slots else self.groups)
-
-    def _loading(self, read: Read) -> int:
-        """Cycles to load one tile of an input."""
-        tensor = self.plan.kernel.tensors[read.tensor]
-        box = box_of(read, {}, self.tile)
-        if tensor.patches is None:
-            return transfer(box, tensor.shape, self.configuration)
-        runs = box_size(box[:-1]) * tensor.patches.rows
-        if tensor.patches.whole_pixels:
-            return run_cycles(box_size(box), box_size(box[-1:]), self.configuration)
-        # A run is seldom aligned to a beat or to a row of the scratchpad.
-        run = tensor.patches.run + 3 * self.configuration.bus_bytes // 2
-        return run_cycles(runs * run, run, self.configuration)
+        phase = self.phase
+        slots, tiles = self.plan.tiles_in(read.tensor), phase.spatial * phase.chunks
+        again = (tiles if outer else phase.chunks) > slots
+        return max(phase.loads[read.tensor], tiles * phase.groups if again else 0)
 
 
 def _moved(read: Read | None) -> set[str]:

@@ -5,17 +5,19 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 """
 
 import itertools
-from bisect import insort_right
-from collections.abc import Iterator, MutableMapping
+import math
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from functools import cached_property
+from heapq import heappop, heappush
+from operator import itemgetter
 
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import Configuration, Memory
 from ..te.schedule import Schedule
 from ..tensor import Kernel
 from .default_schedule import default_steps
-from .estimate import estimate, least_cycles
+from .estimate import PhaseCycles, estimate, least_cycles
 from .phases import Phase, Tile, phases_of
 from .target import Accelerator
 from .tile_plan import TilePlan, Tiling, make_plan, passes_tiles, reads_own_channels, tile_fits
@@ -124,48 +126,31 @@ def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 
 def likely_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Candidate]:
-    """The `count` legal candidates with the least estimates, at least one; equals keep their order.
-
-    Raises
-    ------
-    UnfitError
-        When not even the smallest tile fits, naming what is too small.
-    """
-    search = _Search(kernel, configuration, depth)
-    best = next(filter(None, (search.best(ahead, count) for ahead in search.leads)), None)
-    if not best:
-        raise UnfitError(
-            f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
-            f"(ACT {configuration.size_bytes(Memory.ACT)} bytes, WGT "
-            f"{configuration.size_bytes(Memory.WGT)}, ACC bank {configuration.acc_depth} rows, "
-            f"PARAM {configuration.param_depth} rows); raise these depths"
-        )
-    return best
-
-
-def just_in_time_candidates(
-    kernel: Kernel, configuration: Configuration, depth: int, count: int
-) -> list[Candidate]:
-    """At most `count` further candidates for a kernel with rings, which then hold no rows ahead.
-
-    In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles.
-    """
-    search = _Search(kernel, configuration, depth)
-    return [one for ahead in search.leads[1:] for one in search.best(ahead, count)]
+    """The `count` legal candidates with the least estimates; see `TileSearch.likely`."""
+    return TileSearch(kernel, configuration, depth).likely(count)
 
 
 def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
     """Every candidate that fits the scratchpads; the lowering accepts all of them."""
-    search = _Search(kernel, configuration, depth)
+    search = TileSearch(kernel, configuration, depth)
     for ahead in search.leads:
         for tiles, narrow in search.all_tiles():
             yield from search.candidates(tiles, ahead, narrow)
 
 
-class _Search:
-    """The candidates for a kernel; see `Candidate` for `depth`."""
+_Ranking = tuple[
+    list[Candidate],
+    list[tuple[int, int, Candidate]],
+    list[tuple[int, int, tuple[PhaseCycles, ...], bool]],
+]
+"""Candidates by their estimates; a heap of others that are planned; and tiles that are not planned
+yet, the least bound last. Both have places by which equals are ordered."""
+
+
+class TileSearch:
+    """The candidates for a kernel, found as they are asked for; see `Candidate` for `depth`."""
 
     def __init__(self, kernel: Kernel, configuration: Configuration, depth: int) -> None:
         self.kernel, self.configuration, self.depth = kernel, configuration, depth
@@ -180,23 +165,70 @@ class _Search:
             return (False,)
         return (True,) if all(self.passing) else (True, False)
 
-    def best(self, ahead: bool, count: int) -> list[Candidate]:
-        """The `count` candidates with the least estimates; equals keep their order."""
-        best: list[Candidate] = []
-        for tiles, narrow in self.all_tiles():
-            # Most tiles take so long to compute that no plan for them can be among the best.
-            if len(best) == count:
-                least = least_cycles(self.phases, tiles, self.configuration)
-                if least >= best[-1].estimated_cycles:
-                    continue
-            for candidate in self.candidates(tiles, ahead, narrow):
-                insort_right(best, candidate, key=attrgetter("estimated_cycles"))
-                del best[count:]
-        return best
+    def likely(self, count: int, below: float = math.inf) -> list[Candidate]:
+        """The legal candidates with the least estimates, at least one; equals keep their order.
 
-    def candidates(self, tiles: tuple[Tile, ...], ahead: bool, narrow: bool) -> Iterator[Candidate]:
+        Parameters
+        ----------
+        count
+            Maximum number of candidates.
+        below
+            Candidates with an estimate of so many cycles or more, except the first, may be missing.
+
+        Raises
+        ------
+        UnfitError
+            When not even the smallest tile fits, naming what is too small.
+        """
+        for ahead in self.leads:
+            if self._least(ahead, 1):
+                return self._least(ahead, count, below)
+        configuration = self.configuration
+        raise UnfitError(
+            f"kernel `{self.kernel.name}`: no tile fits configuration `{configuration.name}` "
+            f"(ACT {configuration.size_bytes(Memory.ACT)} bytes, WGT "
+            f"{configuration.size_bytes(Memory.WGT)}, ACC bank {configuration.acc_depth} rows, "
+            f"PARAM {configuration.param_depth} rows); raise these depths"
+        )
+
+    def just_in_time(self, count: int, below: float = math.inf) -> list[Candidate]:
+        """At most `count` further candidates with rings, which then hold no rows ahead.
+
+        In each tile GEMM waits for VECTOR, but the room that is left may hold larger tiles. Those
+        with an estimate of `below` cycles or more may be missing.
+        """
+        return [one for ahead in self.leads[1:] for one in self._least(ahead, count, below)]
+
+    def _least(self, ahead: bool, count: int, below: float = math.inf) -> list[Candidate]:
+        """Plan tiles until no others can be among the `count` candidates that are asked for."""
+        found, waiting, tiles = self._rankings[ahead]
+        while len(found) < count:
+            least = tiles[-1][0] if tiles else math.inf
+            if waiting and waiting[0][0] < least:
+                found.append(heappop(waiting)[-1])
+            elif least >= below:
+                break
+            else:
+                _, place, cycles, narrow = tiles.pop()
+                for candidate in self.candidates(cycles, ahead, narrow):
+                    place += 1
+                    heappush(waiting, (candidate.estimated_cycles, place, candidate))
+        return found[:count]
+
+    @cached_property
+    def _rankings(self) -> dict[bool, _Ranking]:
+        every = [
+            (least_cycles(cycles), 2 * place, cycles, narrow)
+            for place, (cycles, narrow) in enumerate(self.all_tiles())
+        ]
+        every.sort(key=itemgetter(0, 1), reverse=True)
+        return {ahead: ([], [], every.copy()) for ahead in self.leads}
+
+    def candidates(
+        self, cycles: Sequence[PhaseCycles], ahead: bool, narrow: bool
+    ) -> Iterator[Candidate]:
         """The candidates with these tiles that fit."""
-        last = self.phases[-1]
+        last, tiles = self.phases[-1], tuple(one.tile for one in cycles)
         # If one tile has all channels, both orders are the same.
         cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
         orders = (True,) if last.is_bare else (False, True) if cut else (False,)
@@ -205,10 +237,10 @@ class _Search:
             tiling = Tiling(self.kernel, self.phases, tiles, channels_outer, self.depth, ahead)
             plan = make_plan(tiling, self.configuration)
             if plan is not None and plan.has_narrow_rings == narrow:
-                cycles = estimate(plan, self.configuration)
-                yield Candidate(items, channels_outer, cycles, self.depth, ahead)
+                estimated = estimate(plan, cycles, self.configuration)
+                yield Candidate(items, channels_outer, estimated, self.depth, ahead)
 
-    def all_tiles(self) -> Iterator[tuple[tuple[Tile, ...], bool]]:
+    def all_tiles(self) -> Iterator[tuple[tuple[PhaseCycles, ...], bool]]:
         """Tiles of all phases: those of the last phase, and matching tiles of the others.
 
         Each with whether rings hold a part of the channels at a time. That makes room for taller
@@ -220,14 +252,15 @@ class _Search:
         chunks = [self.chunks(step) for step in steps]
         has_parts = self.configuration.window_lines > 1 and not all(passing)
         data_tiles = _data_tiles(steps[-1], lane, all(passing))
+        rolling: dict[tuple[int, int, int], list[PhaseCycles]] = {}
         for data, narrow in itertools.product(data_tiles, (False, True)[: 1 + has_parts]):
-            choices = [self.fitting(steps[-1], data, chunks[-1])]
+            choices = [self._sized(steps[-1], data, chunks[-1])]
             for index in reversed(range(len(passing))):
                 step = steps[index]
                 if passing[index]:
                     axes = (axis.name for axis in step.finish.axes)
                     own: Tile = dict(zip(axes, data.values(), strict=True))
-                    choices.append(self.fitting(step, own, chunks[index]))
+                    choices.append(self._sized(step, own, chunks[index]))
                 else:
                     reader = next(
                         place
@@ -235,12 +268,17 @@ class _Search:
                         if any(read.tensor == step.name for read in steps[place].activations)
                     )
                     later = choices[len(steps) - 1 - reader]
-                    rows, part = _needed_of(step, steps[reader], later[0]) if later else (1, 1)
+                    rows, part = _needed_of(step, steps[reader], later[0].tile) if later else (1, 1)
                     most = part if narrow else step.extents[step.channels[-1]]
-                    choices.append(self.rolling_tiles(step, rows, most, chunks[index]))
+                    if (index, rows, most) not in rolling:
+                        fitting = self.rolling_tiles(step, rows, most, chunks[index])
+                        rolling[index, rows, most] = fitting
+                    choices.append(rolling[index, rows, most])
             yield from ((tiles, narrow) for tiles in itertools.product(*reversed(choices)))
 
-    def rolling_tiles(self, step: Phase, rows: int, most: int, chunks: list[Tile]) -> list[Tile]:
+    def rolling_tiles(
+        self, step: Phase, rows: int, most: int, chunks: list[Tile]
+    ) -> list[PhaseCycles]:
         """Tiles of a rolling phase: some whole rows, and as many channels as fit, up to `most`."""
         n, y, x = step.pixels
         *outer, inner = step.channels
@@ -249,10 +287,17 @@ class _Search:
         tiles = []
         for count in {rows: None, -(-rows // 2): None, 1: None}:
             rolling = ({**base, y: count, inner: size} for size in sizes)
-            fitting = [tile for data in rolling for tile in self.fitting(step, data, chunks)]
+            fitting = (tile for data in rolling for tile in self.fitting(step, data, chunks))
             # The last tile of channels is small if the largest that fits does not divide them.
-            even = [t for t in fitting if most % t[inner] == 0]
-            tiles += fitting[:1] + [t for t in even[:1] if t != fitting[0]]
+            for number, tile in enumerate(fitting):
+                even = most % tile[inner] == 0
+                tiles += (
+                    [PhaseCycles(self.kernel, step, tile, self.configuration)]
+                    if even or not number
+                    else []
+                )
+                if even:
+                    break
         return tiles
 
     def lane_unit(self, step: Phase) -> int:
@@ -263,10 +308,14 @@ class _Search:
         sums = step.product or any(one.compute.output.dtype == "int32" for one in step.partials)
         return configuration.lanes_out if sums else configuration.vector_lanes
 
-    def fitting(self, step: Phase, data: Tile, chunks: list[Tile]) -> list[Tile]:
+    def fitting(self, step: Phase, data: Tile, chunks: list[Tile]) -> Iterator[Tile]:
         """Tiles of a phase with each chunk of its reductions, if they fit."""
         tiles = ({**data, **chunk} for chunk in chunks)
-        return [tile for tile in tiles if tile_fits(step, tile, self.configuration)]
+        return (tile for tile in tiles if tile_fits(step, tile, self.configuration))
+
+    def _sized(self, step: Phase, data: Tile, chunks: list[Tile]) -> list[PhaseCycles]:
+        tiles = self.fitting(step, data, chunks)
+        return [PhaseCycles(self.kernel, step, tile, self.configuration) for tile in tiles]
 
     def chunks(self, step: Phase) -> list[Tile]:
         """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...collector import paused_collector
@@ -20,7 +20,7 @@ from ..module import Module
 from ..placement import misfits, placed_layers, placement_report
 from ..placement.host_products import host_products, idle_sentence, unmarked_masks
 from ..scheduling.bound_report import report_of
-from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.candidate_timer import CandidateTimer, Times
 from ..scheduling.given_schedules import refuse_unknown_layers, refuse_unknown_nodes
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
@@ -122,6 +122,8 @@ class _Compiler:
     progress: Progress
     measure: Measure | None
     store: ProgramStore
+    times: dict[Configuration, Times] = field(default_factory=dict)
+    """Known times of kernels on each machine; equal layers of several segments are timed once."""
 
     def placed(self) -> tuple[PlacedGraph, list[Linked]]:
         """Place the nodes and compile the segments; nodes that do not fit go to the host.
@@ -167,7 +169,10 @@ class _Compiler:
     def search(self, graph: Graph, nodes: Sequence[Node], searched: Configuration) -> Linked:
         """Compile a segment with schedules that are searched for a machine."""
         request, measure = self.request, self.measure
-        grouped, timer = group(request, graph, nodes, searched, measure, self.store, self.progress)
+        times = self.times.setdefault(searched, {})
+        grouped, timer = group(
+            request, graph, nodes, searched, measure, self.store, times, self.progress
+        )
         scheduled = schedule(request, graph, grouped, timer, self.progress)
         best = self.linked(graph, scheduled, timer)
         if measure is not None and peak_cycles(graph, nodes, searched) <= MAX_ALONE_CYCLES:

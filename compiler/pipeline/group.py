@@ -10,7 +10,7 @@ from ..accelerator.search import Candidate
 from ..graph import Graph, Node
 from ..graph.macs import macs_of
 from ..main_memory.segment_layout import lay_out_segment
-from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.candidate_timer import CandidateTimer, Times
 from ..scheduling.fusion import form_groups
 from ..scheduling.issue_order import Measure
 from ..scheduling.kernel_programs import ProgramStore
@@ -30,9 +30,15 @@ def group(
     searched: Configuration,
     measure: Measure | None,
     store: ProgramStore,
+    times: Times,
     progress: Progress = lambda line: None,
 ) -> tuple[Grouped, CandidateTimer | None]:
     """Form the kernels of a segment that are fastest on the machine `searched`.
+
+    Parameters
+    ----------
+    times
+        Known times on that machine; more are added.
 
     Returns
     -------
@@ -51,7 +57,7 @@ def group(
     timer = None
     if measure is not None:
         programs = store.programs(*layout.placements.apart(), searched)
-        timer = CandidateTimer(programs, searched, measure)
+        timer = CandidateTimer(programs, searched, measure, times)
     groups = form_groups(layout, timer, schedules=request.schedules, progress=progress)
     pieces = (piece for each in groups for piece in each.work)
     work = ((kernel, choice) for kernel, choice in pieces if isinstance(choice, Candidate))

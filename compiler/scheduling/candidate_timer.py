@@ -6,12 +6,11 @@ the rest of the search, so a candidate that cannot change the choice is not time
 """
 
 import math
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import chained, demand_of
-from ..accelerator.search import Candidate, just_in_time_candidates, likely_candidates
+from ..accelerator.search import Candidate, TileSearch
 from ..options import Options
 from ..tensor import Kernel
 from .given_schedules import Part, estimated_cycles
@@ -32,6 +31,9 @@ Estimates assume a main memory as fast as the port; a slower one may favour anot
 HOPELESS = 1.05
 """A schedule is not timed if its estimate exceeds the best time by this factor."""
 
+Times = dict[Key, tuple[int, int]]
+"""Cycles and instructions of kernels that run one after the other."""
+
 NEVER = 1 << 62
 """Cycles of kernels with schedules that do not fit: more than those of any program."""
 
@@ -48,14 +50,21 @@ class CandidateTimer:
         the queues.
     measure
         Gives the cycles of a program.
+    times
+        What is known from other segments that this machine runs; more is added.
     """
 
     def __init__(
-        self, programs: KernelPrograms, configuration: Configuration, measure: Measure
+        self,
+        programs: KernelPrograms,
+        configuration: Configuration,
+        measure: Measure,
+        times: Times | None = None,
     ) -> None:
         self.programs, self.configuration, self.measure = programs, configuration, measure
-        self.known: dict[Key, tuple[int, int]] = {}
-        """Cycles and instructions of the programs that were timed."""
+        self.known: Times = {}
+        """Those that this timer was asked about."""
+        self._times: Times = {} if times is None else times
         self.chosen: dict[object, Candidate] = {}
         self.instructions = 0
         """Instructions of all programs timed so far."""
@@ -80,44 +89,40 @@ class CandidateTimer:
         return self.chosen[form]
 
     def likely(self, kernel: Kernel, options: Options, count: int) -> list[Candidate]:
-        """The `count` schedules with the least estimates; see `likely_candidates`."""
-        return self._listed(likely_candidates, kernel, options, count)
+        """The `count` schedules with the least estimates; see `TileSearch.likely`."""
+        return self._search(kernel, options).likely(count)
 
-    def _listed(
-        self, search: Callable[[Kernel, Configuration, int, int], list[Candidate]],
-        kernel: Kernel, options: Options, count: int,
-    ) -> list[Candidate]:  # fmt: skip
-        key = search, self.programs.form(kernel), self.configuration, options.pipeline_depth, count
-        if key not in self.programs.listed:
-            found = search(kernel, self.configuration, options.pipeline_depth, count)
-            self.programs.listed[key] = found
-        return self.programs.listed[key]
+    def _search(self, kernel: Kernel, options: Options) -> TileSearch:
+        key = self.programs.form(kernel), self.configuration, options.pipeline_depth
+        if key not in self.programs.searches:
+            search = TileSearch(kernel, self.configuration, options.pipeline_depth)
+            self.programs.searches[key] = search
+        return self.programs.searches[key]
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
         few, many = options.candidates, options.candidates * PATIENCE
-        likely = self.likely(kernel, options, few)
-        best, least, before = likely[0], math.inf, self.instructions
+        search = self._search(kernel, options)
+        (best,), least, before = search.likely(1), math.inf, self.instructions
         for number in range(many):
             far = least > FAR * bound and self.instructions - before < FEW_INSTRUCTIONS
             astray = number < few * MORE and least > ASTRAY * best.estimated_cycles
             if number >= few and not far and not astray:
                 break
-            if number == few:
-                likely = self.likely(kernel, options, many)
-            if number >= len(likely):
+            most = HOPELESS * min(least, rival)
+            likely = [] if least <= NEAR * bound else search.likely(number + 1, most + 1)[number:]
+            if not likely or likely[0].estimated_cycles > most:
                 break
-            schedule = likely[number]
-            if least <= NEAR * bound or schedule.estimated_cycles > HOPELESS * min(least, rival):
-                break
-            cycles = self.cycles((kernel, schedule))
+            cycles = self.cycles((kernel, likely[0]))
             if cycles < least:
-                best, least = schedule, cycles
-        if least > NEAR * bound:
-            for schedule in self._listed(just_in_time_candidates, kernel, options, few):
-                if schedule.estimated_cycles < least:
-                    cycles = self.cycles((kernel, schedule))
-                    best, least = min((best, least), (schedule, cycles), key=itemgetter(1))
+                best, least = likely[0], cycles
+        for number in range(few) if least > NEAR * bound else ():
+            further = search.just_in_time(number + 1, least)[number:]
+            if not further or further[0].estimated_cycles >= least:
+                break
+            cycles = self.cycles((kernel, further[0]))
+            if cycles < least:
+                best, least = further[0], cycles
         if least == NEVER:
             self.programs.lowered([(kernel, best)])  # raises the reason
         return best
@@ -142,15 +147,19 @@ class CandidateTimer:
             return 0, 0
         key = self.programs.key(parts)
         if key not in self.known:
-            found = self.programs.program(parts, weaver_of(self.measure))
-            if found is None:
-                self.known[key] = NEVER, 0
-            else:
-                instructions, program = found
-                issued = issue(instructions, self.configuration, self.measure, program)
-                self.instructions += len(issued.program)
-                self.known[key] = issued.cycles, len(issued.program)
+            if key not in self._times:
+                self._times[key] = self._time(parts)
+            self.known[key] = self._times[key]
+            self.instructions += self.known[key][1]
         return self.known[key]
+
+    def _time(self, parts: Sequence[Part]) -> tuple[int, int]:
+        found = self.programs.program(parts, weaver_of(self.measure))
+        if found is None:
+            return NEVER, 0
+        instructions, program = found
+        issued = issue(instructions, self.configuration, self.measure, program)
+        return issued.cycles, len(issued.program)
 
 
 def cycles_of(parts: Sequence[Part], timer: CandidateTimer | None) -> int:

@@ -332,11 +332,12 @@ class _Fuser:
             # Alone, the first tile waits for all constants, and the passes over the last one for
             # nothing; `refine` compares the two among neighbours.
             together = int(together / ROWS_SLACK)
-        # One after the other, they overlap a little, but they take no less than the longer one, and
-        # no less than their bound. Both are quicker to tell than the exact time.
+        # One after the other, they overlap a little: they take no less than the longer one, no less
+        # than their bound, and no more than their sum. All are quicker to tell than the exact time.
         demands = [demand_of(group.kernel, self.configuration) for group in (first, second)]
         least = max(*alone, demands[0].cycles_before(demands[1]))
-        return joined if together <= least or together <= self.cycles(first, second) else None
+        apart = least if not least < together <= sum(alone) else self.cycles(first, second)
+        return joined if together <= apart else None
 
     def cycles(self, *groups: Group) -> int:
         """Cycles of groups that run one after the other."""

@@ -17,7 +17,7 @@ from ..accelerator.constant_pool import ConstantPool
 from ..accelerator.dma import DramTensor
 from ..accelerator.lower_schedules import KnownPieces, Lowering
 from ..accelerator.matching import find_pattern
-from ..accelerator.search import Candidate
+from ..accelerator.search import Candidate, TileSearch
 from ..accelerator.weights import weight_storage
 from ..te.schedule import Schedule
 from ..tensor import Compute, Kernel
@@ -40,10 +40,16 @@ class KernelPrograms:
         Place of every activation in memory, by value; no places overlap.
     size
         Total bytes of these places.
+    others
+        Programs of another segment, which number forms alike and share searches.
     """
 
     def __init__(
-        self, dram: Mapping[str, DramTensor], size: int, configuration: Configuration
+        self,
+        dram: Mapping[str, DramTensor],
+        size: int,
+        configuration: Configuration,
+        others: "KernelPrograms | None" = None,
     ) -> None:
         self.dram, self.size, self.configuration = dram, size, configuration
         self.pieces: dict[Kernel, KnownPieces] = {}
@@ -54,9 +60,9 @@ class KernelPrograms:
         self._schedules: dict[tuple[Kernel, object], Schedule] = {}
         self._begun: list[tuple[Part, Lowering]] = []
         """The kernels of the last lowering, each with the state of the lowering after it."""
-        self.listed: dict[object, list[Candidate]] = {}
-        """Candidates of searches that ended, which equal searches need not find again."""
-        self._numbers: dict[object, int] = {}
+        self.searches: dict[object, TileSearch] = others.searches if others else {}
+        """By form and machine, the searches for candidates, which go on where they ended."""
+        self._numbers: dict[object, int] = others._numbers if others else {}
         """A number for each form, which is quicker to look up than the form itself."""
         self._forms: dict[Kernel, int] = {}
 
@@ -170,7 +176,8 @@ class ProgramStore:
             alike = weight_storage(known.configuration) == storage
             if alike and known.size == size and known.dram == dram:
                 return known
-        self._known.append(KernelPrograms(dram, size, configuration))
+        others = self._known[0] if self._known else None
+        self._known.append(KernelPrograms(dram, size, configuration, others))
         return self._known[-1]
 
 

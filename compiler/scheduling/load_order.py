@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...isa.configuration import Configuration
+from ...isa.configuration import Configuration, Memory
 from ...isa.footprints import Footprint, data_conflict
 from ...isa.instructions import Instruction, Unit
 
@@ -127,10 +127,11 @@ class LoadOrder:
         return found
 
     def _possible(self) -> Iterator[tuple[int, int]]:
-        """Pairs of instructions, and of earlier ones from the nearest on, whose banks may meet.
+        """Pairs of instructions, and of earlier ones from the nearest on, whose data may meet.
 
         Most pairs fail here, so this is the work of arrays.
         """
+        memories = _rows_of(self.used)
         bits = [(one.unit, one.reads, one.writes) for one in self.used]
         spans = [(one.dram_low, one.dram_high) for one in self.used]
         units, reads, writes = np.array(bits, dtype=np.uint64).reshape(-1, 3).T
@@ -146,8 +147,14 @@ class LoadOrder:
             possible &= (places[others] < places[mine]) & (places[others] >= oldest[mine])
             possible &= (units[others] != units[mine]) | (units[mine] == Unit.LOAD)
             rows, columns = np.nonzero(possible[:, ::-1])
-            nearest = places[others][-1]
-            yield from zip((rows + first).tolist(), (nearest - columns).tolist(), strict=True)
+            later, earlier = rows + first, places[others][-1] - columns
+            meet = np.zeros(len(later), bool)
+            for read, written in memories:
+                for one, other in (written, read), (read, written), (written, written):
+                    meet |= (one[0, earlier] <= other[1, later]) & (
+                        other[0, later] <= one[1, earlier]
+                    )
+            yield from zip(later[meet].tolist(), earlier[meet].tolist(), strict=True)
 
     def passing(self, delay: int, *, patient: bool = False) -> list[int]:
         """Issue the instruction that can start first, until none is left.
@@ -244,6 +251,24 @@ class LoadOrder:
         self.waiting[unit].remove(index)
         if unit is Unit.LOAD:
             self.loads.remove(index)
+
+
+def _rows_of(used: Sequence[Footprint]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The first and the last row that each instruction reads, and writes, in each memory.
+
+    Returns
+    -------
+    list of (int64[2, instructions], int64[2, instructions])
+        For each memory that is written. Where an instruction uses no row, the last comes first.
+    """
+    none = [(1 << 62, -1)] * len(used)
+    rows = {memory: (none.copy(), none.copy()) for memory in Memory}
+    for index, one in enumerate(used):
+        for memory, low, high, _, _, writes, row in (*one.read_regions, *one.written_regions):
+            first, last = rows[memory][writes][index]
+            rows[memory][writes][index] = min(first, low // row), max(last, high // row)
+    written = (each for each in rows.values() if any(last >= 0 for _, last in each[True]))
+    return [(np.array(read).T, np.array(write).T) for read, write in written]
 
 
 def _ports(used: Footprint) -> tuple[int, ...]:

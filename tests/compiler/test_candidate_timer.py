@@ -152,6 +152,23 @@ def test_the_likely_schedules_do_not_depend_on_earlier_questions():
         assert found == likely_candidates(kernel, MACHINE, 0, count)
 
 
+def test_equal_layers_of_two_segments_are_timed_once():
+    kernel, told, times = kernel_of(GRAPH), Told(10**6, falling=1), {}
+    names = [*kernel.inputs, kernel.output.name]
+    shapes = {kernel.tensors[name].value: kernel.tensors[name].shape for name in names}
+    store, timers = ProgramStore(), []
+    for base in (1 << 20, 1 << 22):
+        dram = {name: DramTensor(base, shape) for name, shape in shapes.items()}
+        programs = store.programs(dram, 2 * base, MACHINE)
+        timers.append(CandidateTimer(programs, MACHINE, told, times))
+    chosen = timers[0].choose(kernel, DEFAULT_OPTIONS)
+    timed = told.programs
+    assert timers[0].programs is not timers[1].programs
+    assert timers[1].choose(kernel, DEFAULT_OPTIONS) == chosen
+    assert told.programs == timed > 0
+    assert timers[1].instructions == timers[0].instructions  # by which `refine` is limited
+
+
 def test_layers_that_differ_in_numbers_alone_are_timed_once():
     (node,) = GRAPH.nodes
     assert isinstance(node.attributes, QConv)
@@ -233,7 +250,7 @@ def test_a_lean_module_has_the_same_program_and_cycles_and_no_proof(monkeypatch)
 
 def test_a_compilation_with_another_schedule_searches_nothing_again(monkeypatch):
     searches = []
-    for name in ("likely_candidates", "just_in_time_candidates"):
+    for name in ("TileSearch",):
         searches.append(Mock(wraps=getattr(timing, name)))
         monkeypatch.setattr(timing, name, searches[-1])
     store, graph = ProgramStore(), import_model(DIGITS)

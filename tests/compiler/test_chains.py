@@ -15,14 +15,13 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.accelerator.search import (
     Candidate,
+    TileSearch,
     choose_candidate,
-    just_in_time_candidates,
     legal_candidates,
 )
 from tilewright.compiler.accelerator.tile_plan import TilePlan
 from tilewright.compiler.accelerator.weights import stored_bytes
 from tilewright.compiler.pipeline import compile_module
-from tilewright.compiler.scheduling import candidate_timer
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
@@ -212,7 +211,8 @@ def seen(monkeypatch) -> Seen:
         most, depth = chance.choice((1, 10, 100)), chance.choice((0, 0, 1, 2, 3))
         legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
         if chance.random() < 0.2:
-            legal = (*just_in_time_candidates(kernel, configuration, depth, most),) or legal
+            search = TileSearch(kernel, configuration, depth)
+            legal = (*search.just_in_time(most),) or legal
         if configuration.window_lines > 1 and chance.random() < 0.5:
             every = legal_candidates(kernel, configuration, depth)
             parts = (one for one in every if one.plan(kernel, configuration).has_narrow_rings)
@@ -342,6 +342,6 @@ def test_rings_without_rows_ahead_make_room_for_larger_tiles(monkeypatch):
     with FuzzRunner() as run:
         assert run(graph, machine, 1, "sim").kind == "equal"
     cycles = [compile_module(graph, machine, measure=ExactMeasure()).report["cycles"]]
-    monkeypatch.setattr(candidate_timer, "just_in_time_candidates", lambda *_: [])
+    monkeypatch.setattr(TileSearch, "just_in_time", lambda *_: [])
     cycles.append(compile_module(graph, machine, measure=ExactMeasure()).report["cycles"])
     assert cycles[0] < cycles[1]

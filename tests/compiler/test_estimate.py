@@ -8,6 +8,7 @@ import pytest
 from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.search import (
     Candidate,
+    TileSearch,
     choose_candidate,
     legal_candidates,
     likely_candidates,
@@ -125,3 +126,16 @@ def test_likely_candidates_are_the_first_of_all_legal_ones(name, count):
     kernel = build_kernel(graph.nodes[0], graph, machine)
     legal = sorted(legal_candidates(kernel, machine), key=lambda one: one.estimated_cycles)
     assert likely_candidates(kernel, machine, 0, count) == legal[:count]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_search_that_goes_on_finds_what_a_new_one_finds(name):
+    machine = PRESETS["8x8"].replace(act_depth=256)
+    kernel = build_kernel((graph := layer(*LAYERS[name])).nodes[0], graph, machine)
+    legal = sorted(legal_candidates(kernel, machine), key=lambda one: one.estimated_cycles)
+    search = TileSearch(kernel, machine, 0)
+    for count in (1, 4, 2, len(legal) + 1):
+        below = legal[0].estimated_cycles * 1.1
+        fast = [one for one in legal if one.estimated_cycles < below][:count]
+        assert search.likely(count, below)[: len(fast)] == fast
+        assert search.likely(count) == legal[:count]

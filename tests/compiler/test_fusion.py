@@ -263,8 +263,9 @@ def test_a_pool_by_parts_of_a_row_leaves_room_at_whole_rows():
         (10, 50, None, True),
         (9000, 9500, 9500, True),
         (9000, 9500, 9499, False),
+        (9000, 18001, None, False),
     ],
-    ids=["within the longer one", "within their bound", "no slower", "slower"],
+    ids=["within the longer one", "within their bound", "no slower", "slower", "above their sum"],
 )
 def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
     monkeypatch, alone, together, apart, fused
@@ -279,6 +280,7 @@ def test_kernels_are_timed_one_after_the_other_only_if_that_decides(
         return together if len(parts[0][0].stages) > 2 else alone
 
     monkeypatch.setattr(CandidateTimer, "cycles", cycles)
+    monkeypatch.setattr("tilewright.compiler.pipeline.schedule.refine", lambda groups, *_: groups)
     net = Network((1, 12, 7, 11))
     graph = net.graph(net.add(net.conv(net.input, "conv", 11), net.input, "sum"))
     (segment,) = compile_module(graph, MACHINE, measure=ExactMeasure()).segments

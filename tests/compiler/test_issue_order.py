@@ -10,7 +10,14 @@ from tilewright.compiler.scheduling.load_order import WINDOW, LoadOrder, Span
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
-from tilewright.isa.footprints import Footprint, data_conflict, footprint, footprints_conflict
+from tilewright.isa.footprints import (
+    Footprint,
+    Region,
+    Shape,
+    data_conflict,
+    footprint,
+    footprints_conflict,
+)
 from tilewright.isa.instructions import Gemm, Instruction, Load, Loop, Store, Unit
 from tilewright.isa.semantics import Machine
 from tilewright.sim.timing import ExactMeasure, time_program
@@ -107,9 +114,11 @@ def test_a_product_passes_a_store_that_would_hold_its_bank():
 
 def test_no_more_loads_pass_than_may():
     """Of what is further ahead, dependences are not known."""
-    gemm = Footprint(Unit.GEMM, 0, 2, (), (), 0, -1)
-    waits, other = (Footprint(Unit.LOAD, reads, 0, (), (), 0, -1) for reads in (2, 0))
+    place = Region(Memory.ACC, 0, 15, Shape(16, ()), "acc", writes=True, row=16)
+    gemm = Footprint(Unit.GEMM, 0, 2, (), (place,), 0, -1)
+    waits = Footprint(Unit.LOAD, 2, 0, (place._replace(writes=False),), (), 0, -1)
+    other = Footprint(Unit.LOAD, 0, 0, (), (), 0, -1)
     used = [gemm, waits, *[other] * 200]
     spans = [Span(0, 0, 9999, 9999), *[Span(0, 0, 9, 9)] * 201]
-    loads = LoadOrder(range(202), used, spans, {1: True})
+    loads = LoadOrder(range(202), used, spans, {})
     assert loads.passing(1 << 30) == [0, *range(2, 2 + WINDOW), 1, *range(2 + WINDOW, 202)]
