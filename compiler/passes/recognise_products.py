@@ -122,17 +122,24 @@ def recognise_product(
 ) -> str | None:
     """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize.
 
-    Rows of the first operand or columns of the second one may have scales of their own.
+    Rows of the first operand, columns of the second one, or heads may have scales of their own.
     """
-    ranks, label = [len(site.shape_of(x)) for x in (a, b)], site.root.name
-    by_row, by_column = (len(scaling.scales) > 1 for scaling in (a_scale, b_scale))
-    if (by_row and (by_column or a_scale.axis != ranks[0] - 2)) or (
-        by_column and b_scale.axis != ranks[1] - 1
-    ):
+    label, pair = site.root.name, (a_scale, b_scale)
+    own = {
+        (side, scaling.axis - len(site.shape_of(x)))
+        for side, (x, scaling) in enumerate(zip((a, b), pair, strict=True))
+        if scaling.axis is not None and len(scaling.scales) > 1
+    }
+    by_row, by_column, by_head = (
+        own == {(0, -2)},
+        own == {(1, -1)},
+        {axis for _, axis in own} == {-3},
+    )
+    if own and not (by_row or by_column or by_head):
         return None
-    points = [np.array(scaling.zero_points, np.int64) for scaling in (a_scale, b_scale)]
+    points = [np.array(scaling.zero_points, np.int64) for scaling in pair]
     depth, (widest_a, widest_b) = site.shape_of(a)[-1], (128 + abs(z).max() for z in points)
-    scales = [np.array(scaling.scales, np.float32) for scaling in (a_scale, b_scale)]
+    scales = [np.array(scaling.scales, np.float32) for scaling in pair]
     unit = output_scale(1.0, np.multiply(*scales), 1.0)
     if unit is None or 2 * depth * widest_a * widest_b >= 2**31:
         return None
@@ -140,11 +147,15 @@ def recognise_product(
     if by_row:  # the rows of several heads may be those of one
         count = site.shape_of(operands[0])[2] // len(points[0])
         points[0], unit = np.tile(points[0], count)[:, None], np.tile(unit, count)
+    elif by_head:
+        if heads != len(unit):
+            return None
+        points = [one.reshape(-1, 1, 1) for one in points]
     sums = site.emit(ops.QMatMulSums(heads), *operands, label=label)
     sums = site.emit(ops.FromBytes(), sums, label=label)
     for border in _borders(site, operands, points, depth, label):
         sums = site.emit(ops.Binary("Sub"), sums, border, label=label)
-    axis = 2 if by_row else 3 if by_column else None
+    axis = 2 if by_row else 3 if by_column else 1 if by_head else None
     scaling = ops.Dequantize(tuple(map(float, unit)), (0,) * len(unit), axis)
     return reshaped(site, site.emit(scaling, sums, label=label), site.shape, label)
 
