@@ -28,6 +28,18 @@ from .recognise_convolutions import (
 )
 from .recognise_matmuls import operands_of
 
+MAX_DEPTH = 2**17
+"""From this number of products on, sums may leave int32."""
+
+
+def _shift(weights: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarray:
+    """Return what to take from the weights of each output, so that all of them fit int8.
+
+    The sums of the inputs make up for that.
+    """
+    lowest, highest = weights.min(axis=axis, initial=0), weights.max(axis=axis, initial=0)
+    return np.where((lowest < -128) | (highest > 127), lowest + 128, 0)
+
 
 @rule(*LAYERS)
 def recognise_layer(
@@ -90,16 +102,28 @@ def _emit_layer(
     if widest >= 2**31 or (bias is None and len(made.inputs) > 2):
         return None
     window, image = image_of(site, layer, x, made.name)
-    result = ""
-    while whole.any() or not result:  # weights of nine bits are sums of int8 weights
-        part = whole.clip(-128, 127).astype(np.int8)
-        whole = whole - part
-        kernel = site.constant(part, f"{made.name}.weights")
-        spare = math.prod(part.shape[:3]) if result else 0
+    depth = math.prod(whole.shape[:3])
+    dense = window[-1] == 1 and depth < MAX_DEPTH
+    shift = _shift(whole, axis=(0, 1, 2)) if dense else np.zeros(1)
+
+    def sums_of(part: np.ndarray, spare: int = 0) -> str:
+        kernel = site.constant(part.astype(np.int8), f"{made.name}.weights")
         operator = ops.QSums(*window, zero_point, spare=spare)
         sums = site.emit(operator, image, kernel, label=made.name)
-        sums = site.emit(ops.FromBytes(), sums, label=made.name)
-        result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
+        return site.emit(ops.FromBytes(), sums, label=made.name)
+
+    if shift.any():
+        ones = sums_of(np.ones((*whole.shape[:3], 1)), depth)
+        row = site.constant(shift.astype(np.int32), f"{made.name}.shift")
+        more = site.emit(ops.Binary("Mul"), ones, row, label=made.name)
+        result = site.emit(ops.Binary("Add"), sums_of(whole - shift), more, label=made.name)
+    else:  # weights of nine bits are sums of int8 weights
+        first = whole.clip(-128, 127)
+        result = sums_of(first)
+        while (whole := whole - first).any():
+            first = whole.clip(-128, 127)
+            more = sums_of(first, depth)
+            result = site.emit(ops.Binary("Add"), result, more, label=made.name)
     if known.any():
         less = site.constant(known.astype(np.int32), f"{made.name}.known")
         result = site.emit(ops.Binary("Sub"), result, less, label=made.name)
@@ -197,9 +221,8 @@ def recognise_integers(site: Site, x: str, w: str, zero: str) -> str | None:
     Weights beyond int8 are shifted into it; the sums of the rows make up for that.
     """
     whole, label = site.data(w).astype(np.int64), site.root.name
-    lowest, highest = whole.min(axis=0, initial=0), whole.max(axis=0, initial=0)
-    shift = np.where((lowest < -128) | (highest > 127), lowest + 128, 0)
-    if not 0 < len(whole) < 2**17 or not site.root.output.type.elements:
+    shift = _shift(whole, axis=0)
+    if not 0 < len(whole) < MAX_DEPTH or not site.root.output.type.elements:
         return None
     weights = site.constant((whole - shift).astype(np.int8)[None, None], f"{label}.weights")
     sums = site.emit(ops.QSums(*DENSE, 0), to_image(site, x, label), weights, label=label)

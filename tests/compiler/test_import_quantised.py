@@ -309,3 +309,34 @@ def test_a_layer_with_scales_in_float16_runs_in_int8(kind: type) -> None:
     apart = got - run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
     assert np.abs(apart).max() <= 1
     assert np.count_nonzero(apart) < 0.02 * apart.size, "sums in float16 are rounded"
+
+
+REDUCTIONS = {
+    "rows": ((2, 8, 6, 5), [2]),
+    "columns": ((2, 8, 6, 5), [3]),
+    "channels last": ((1, 6, 5, 8), [1, 2]),
+    "a volume": ((1, 8, 3, 4, 5), [2, 3, 4]),
+}
+"""Pixels over which a mean or a maximum is taken: shape and axes."""
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceMax"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_means_and_maxima_of_pixels_are_pools(name: str, kind: str, keep: int) -> None:
+    shape, axes = REDUCTIONS[name]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["xr"]),
+        node(kind, ["xr", "axes"], ["m"], keepdims=keep),
+        node("QuantizeLinear", ["m", "s", "z"], ["y"]),
+    ]
+    held = {**scalars(s=0.04, z=np.int8(-3)), "axes": np.array(axes)}
+    proto = model(nodes, [value("x", np.int8, shape)], ["y"], held, opset=18)
+    graph = import_model(proto.SerializeToString())
+    wanted = {"ReduceMean": QAvgPool, "ReduceMax": QMaxPool}[kind]
+    assert [type(n.attributes) for n in graph.nodes if is_accelerated(n)] == [wanted]
+    x = np.random.default_rng(6).integers(-128, 128, shape).astype(np.int8)
+    got = evaluate(graph, {"x": x})["y"].astype(int)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= (kind == "ReduceMean")
