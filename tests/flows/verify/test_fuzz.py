@@ -392,16 +392,17 @@ def test_the_command_refuses_fewer_than_no_graphs(capsys):
 
 
 def test_a_step_in_an_output_of_few_values_is_no_difference() -> None:
-    """One flip of a key, which attention spreads; 2.4 % in the mean."""
-    model = styled_model(198)
-    assert peer_difference(model, import_model(model), 198) == ""
-    proto = onnx.load_from_string(model)
+    """One flip of a key, which attention spreads; 2.4 % in the mean, and 3.9 % of 702059."""
+    for seed in (702059, 198):
+        model = styled_model(seed)
+        assert peer_difference(model, import_model(model), seed) == ""
+    proto = onnx.load_from_string(styled_model(198))
     (scale,) = (held for held in proto.graph.initializer if held.name == "scale_63")
     scale.CopyFrom(
         numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(1.1), "scale_63")
     )
     other = import_model(proto.SerializeToString())
-    assert "from onnxruntime's in the mean" in peer_difference(model, other, 198)
+    assert "from onnxruntime's in the mean" in peer_difference(styled_model(198), other, 198)
 
 
 def test_dynamic_products_multiply_bytes_alone() -> None:
