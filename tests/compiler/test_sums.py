@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
@@ -397,4 +398,43 @@ def test_heads_of_one_token_leave_in_rows_of_more_lanes() -> None:
     with open_device("sim", configuration) as device:
         (got,) = Session(module, device).run(given).outputs.values()
     (expected,) = run_onnxruntime(proto, given).values()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def moved(built: Model, kind: str) -> str:
+    """Weights [6, N] by channel behind a movement."""
+    if kind == "joined":
+        parts = [built.weights(6, 3, axis=1), built.weights(6, 4, axis=1)]
+        return built.node("Concat", parts, axis=1)
+    if kind == "sliced":
+        ends = [built.hold([end], "end") for end in (2, 7, 1)]
+        return built.node("Slice", [built.weights(6, 9, axis=1), *ends])
+    if kind == "gathered":
+        return built.node("Gather", [built.weights(6, 9, axis=1), built.hold([3, 1], "i")], axis=1)
+    shape = built.hold([6, 5], "shape")
+    return built.node("Reshape", [built.weights(6, 1, 5, axis=2), shape])
+
+
+@pytest.mark.parametrize("kind", ["joined", "sliced", "gathered", "reshaped"])
+def test_moved_weights_with_scales_by_channel_stay_integers(kind: str) -> None:
+    built = Model()
+    proto = built.made([built.node("MatMul", [built.quantised("x"), moved(built, kind)])], x=(4, 6))
+    assert_runs_in_int8(proto, {"x": (4, 6)})
+
+
+def test_one_row_of_turned_weights_stays_integers() -> None:
+    built = Model()
+    operands = [built.quantised("x"), built.weights(5, 1, axis=0)]
+    proto = built.made([built.node("Gemm", operands, transB=1)], x=(4, 1))
+    assert_runs_in_int8(proto, {"x": (4, 1)})
+
+
+def assert_runs_in_int8(proto: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> None:
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    chance = np.random.default_rng(4)
+    given = {name: chance.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    (expected,) = run_onnxruntime(proto, given, optimise=False).values()
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
