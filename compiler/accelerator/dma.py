@@ -71,10 +71,13 @@ class DramTensor:
     def of_elements(self, shape: tuple[int, ...], size: int) -> "DramTensor":
         """The same bytes as elements of several bytes, which are one more dimension.
 
-        A row may have more elements than `shape` has: padding to the block of channels.
+        A row may have more elements than `shape` has: padding to the block of channels. Rows of
+        heads may stand one behind another.
         """
         if math.prod(shape) * size < self.size:
-            assert self.shape[:-1] == shape[:-1], "only rows are padded"
+            alike = self.shape[:-1] == shape[:-1]
+            rows = math.prod(shape[:-1]) == math.prod(self.shape[:-1]) and not self.pitch
+            assert alike or rows, "only rows are padded"
             shape = (*shape[:-1], self.shape[-1] // size)
         return self.shaped((*shape, size))
 

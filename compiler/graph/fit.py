@@ -7,6 +7,7 @@ compiler reports it.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,6 +22,9 @@ CANDIDATES = 400
 
 CRITICAL_PAIRS = 2000
 """Number of operand pairs to test first, those nearest to a rounding tie."""
+
+MAX_KEPT = 1024
+"""Number of sums whose fit is kept, as repeated blocks often have the same scales."""
 
 NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
 """Steps on the binary32 grid to try around the ideal scale."""
@@ -70,6 +74,7 @@ def add_definition(a: Quantisation, b: Quantisation, y: Quantisation, sign: int 
         return np.rint(total / np.float32(y.scale)) + np.float32(y.zero_point)
 
 
+@lru_cache(MAX_KEPT)
 def fit_add(
     a: Quantisation,
     b: Quantisation,

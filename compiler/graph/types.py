@@ -24,6 +24,7 @@ DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
 """Element types of the graph: name -> NumPy type."""
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+HALVES = ("float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 NUMBERS = (*FLOATS, *INTEGERS)
 

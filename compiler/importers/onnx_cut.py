@@ -37,14 +37,11 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str], name: str) -> None:
     for wanted in outputs:
         if wanted not in made and wanted not in by_node:
             near = get_close_matches(wanted, sorted({*made, *by_node}), 3)
-            listed = " or ".join(f"`{printable(one)}`" for one in near)
+            last = [one for node in graph.node for one in node.output if one][-3:]
+            listed = " or ".join(f"`{printable(one)}`" for one in near or last)
             raise ImportModelError(
-                f"model `{name}`: expected outputs that its nodes make, got `{wanted}`"
-                + (
-                    f"; did you mean {listed}?"
-                    if near
-                    else "; `tilewright passes MODEL --until import` prints the names"
-                )
+                f"model `{name}`: expected outputs that its nodes make, got `{wanted}`; "
+                + (f"did you mean {listed}?" if near else f"the last ones are {listed}")
             )
         chosen |= dict.fromkeys([wanted] if wanted in made else by_node[wanted])
     kept = _needed(graph.node, chosen)

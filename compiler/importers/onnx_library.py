@@ -15,7 +15,7 @@ from .onnx_node import OnnxNode
 from .onnx_scope import Key, schema_of
 
 RARE = (
-    *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
+    *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT"),
     *("Det", "Mean", "MelWeightMatrix"),
     *("NonMaxSuppression", "NonZero", "ReverseSequence", "STFT"),
     *("TensorScatter", "TfIdfVectorizer", "Unique"),

@@ -14,7 +14,7 @@ import onnx
 from ...errors import CompileError, ImportModelError
 from ..graph import TensorType, evaluate_outputs
 from ..graph import operators as ops
-from ..graph.types import DTYPES, FLOATS, MAX_MADE_BYTES, check_size
+from ..graph.types import DTYPES, FLOATS, HALVES, MAX_MADE_BYTES, check_size
 from .onnx_blocks import channel_scales
 from .onnx_reader import NodeReader
 from .onnx_scope import Named
@@ -144,6 +144,8 @@ class OnnxNode(NodeReader):
         """Check a scale and a zero point; return (scales, zero points, axis or None)."""
         shape = self.builder.types[x].shape
         values = np.asarray(scale)
+        if str(values.dtype) in HALVES:
+            values = values.astype(np.float32)
         if values.dtype != np.float32 or values.size > max(values.shape, default=1):
             self.fail(
                 "a float32 scale, one or one for each channel",
@@ -177,16 +179,18 @@ class OnnxNode(NodeReader):
     def has_plain_scale(self, scale: int, dtype: str) -> bool:
         """Tell whether Quantize and Dequantize accept the scale and the zero point that follows it.
 
-        Both must be known and not blocked. The scale must be float32 and `dtype` supported.
+        Both must be known and not blocked. The scale must be float32, or a half, which is widened,
+        and `dtype` supported.
         """
         if not self.has(scale):
             return True  # `constant` reports the missing scale
         parameters = [scale, scale + 1] if self.has(scale + 1) else [scale]
         known = all(self.known(self.input(index)) is not None for index in parameters)
-        real = dtype in ("float32", "int8", "uint8", "int32") and self.type(scale).dtype
+        plain = dtype in ("float32", *HALVES, "int8", "uint8", "int32")
         requested = self.attribute("output_dtype", 0)
         usual = requested in (0, *(ONNX_TYPES[name] for name in ("int8", "uint8", "float32")))
-        return known and real == "float32" and usual and not self.attribute("block_size", 0)
+        plain = plain and self.type(scale).dtype in ("float32", *HALVES)
+        return known and plain and usual and not self.attribute("block_size", 0)
 
     def dequantize(self, index: int, axis: int = 1, general: bool = False) -> str:
         """Emit a Dequantize of input `index`; its scale and zero point are the next two inputs."""
@@ -205,7 +209,7 @@ class OnnxNode(NodeReader):
         if kind not in ("int8", "uint8", "int32"):
             self.fail("int8, uint8 or int32 to dequantise", kind, "quantise to 8 bits")
         scales = self.constant(scale)
-        if self.builder.is_constant(x) and scales.dtype == np.float32:
+        if self.builder.is_constant(x) and str(scales.dtype) in ("float32", *HALVES):
             x, scales, zeros = self._positive(x, scales, zeros, axis)
         return self.emit(ops.Dequantize(*self.quantised(x, scales, zeros, axis)), [x], name)
 

@@ -111,6 +111,7 @@ FUNCTIONS: dict[str, Handler] = {
     "ConvInteger": products.import_conv_integer,
     "ConvTranspose": images.import_conv_transpose,
     "CumSum": import_cumsum,
+    "DeformConv": sampling.import_deform_conv,
     "Dropout": shapes.import_dropout,
     "Einsum": products.import_einsum,
     "Expand": shapes.import_expand,

@@ -7,9 +7,11 @@ operators QLinearConv and QLinearMatMul; ONNX Runtime's contributed operators (`
 from collections.abc import Callable
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 
 from ..graph import operators as ops
+from ..graph.types import DTYPES, HALVES
 from .onnx_elementwise import import_binary, import_unary
 from .onnx_images import import_conv, import_global_pool, import_one_pool
 from .onnx_node import OnnxNode
@@ -21,23 +23,53 @@ BELOW_INT8 = ("int2", "uint2", "int4", "uint4")
 
 
 def import_quantize(node: OnnxNode) -> str:
-    """Import QuantizeLinear as Quantize or GeneralQuantize."""
-    x = node.input(0)
+    """Import QuantizeLinear as Quantize or GeneralQuantize; narrow integers are clamped int8."""
+    x, axis = node.input(0), node.attribute("axis", 1)
     dtype = ELEMENT_TYPES.get(node.attribute("output_dtype", 0), "uint8")
     given = node.type(2).dtype if node.has(2) else dtype
-    general = given not in ("int8", "uint8") or bool(node.attribute("precision", 0))
-    general = general or not node.has_plain_scale(1, node.type(0).dtype)
-    return node.quantize(x, 1, node.attribute("axis", 1), dtype, general)
+    plain = not node.attribute("precision", 0) and node.has_plain_scale(1, node.type(0).dtype)
+    if not plain or given not in ("int8", "uint8", *BELOW_INT8):
+        return node.quantize(x, 1, axis, dtype, general=True)
+    if given not in BELOW_INT8:
+        return node.quantize(_widened(node, x), 1, axis, dtype)
+    held, limits = given[: given.index("int")] + "int8", ml_dtypes.iinfo(DTYPES[given])
+    operands = [_widened(node, x), node.input(1)]
+    if node.has(2):
+        operands.append(node.builder.constant(node.constant(2).astype(held), f"{x}.point"))
+    result = node.as_operator("QuantizeLinear", *operands).quantize(operands[0], 1, axis, held)
+    for kind, end in ("Max", limits.min), ("Min", limits.max):
+        result = node.binary(kind, result, node.number(int(end), held), f"{node.result}.{kind}")
+    return node.emit(ops.Cast(given), [result])
 
 
 def import_dequantize(node: OnnxNode) -> str:
-    """Import DequantizeLinear as Dequantize or GeneralDequantize; narrow weights become int8."""
+    """Import DequantizeLinear as Dequantize or GeneralDequantize; narrow integers become int8."""
     dtype, x = node.type(0).dtype, node.input(0)
-    if dtype in BELOW_INT8 and node.builder.is_constant(x) and node.has_plain_scale(1, "int8"):
-        whole = node.builder.constant(node.builder.data(x).astype(np.int8), f"{x}.int8")
+    if dtype in BELOW_INT8 and node.has_plain_scale(1, "int8"):
+        whole = _as_int8(node, x)
         node, dtype = node.as_operator("DequantizeLinear", whole, *node.inputs()[1:]), "int8"
     general = dtype not in ("int8", "uint8", "int32") or not node.has_plain_scale(1, dtype)
-    return node.dequantize(0, node.attribute("axis", 1), general)
+    real = node.dequantize(0, node.attribute("axis", 1), general)
+    if general or not node.has(1) or node.attribute("output_dtype", 0):
+        return real
+    return node.cast(real, node.type(1).dtype)
+
+
+def _widened(node: OnnxNode, x: str) -> str:
+    """Emit a value in float32, in which halves are divided by their scale."""
+    return node.cast(x, "float32") if node.builder.types[x].dtype in HALVES else x
+
+
+def _as_int8(node: OnnxNode, x: str) -> str:
+    """Emit a narrow integer as the int8 or uint8 that it was clamped from, or as int8."""
+    if node.builder.is_constant(x):
+        return node.builder.constant(node.builder.data(x).astype(np.int8), f"{x}.int8")
+    maker = node.builder.producer(x)
+    if maker is not None and isinstance(maker.attributes, ops.Cast):
+        (source,) = maker.inputs
+        if node.builder.types[source].dtype in ("int8", "uint8"):
+            return source
+    return node.cast(x, "int8")
 
 
 def import_dynamic_quantize(node: OnnxNode) -> list[str]:
@@ -79,7 +111,8 @@ def _bias(node: OnnxNode, index: int) -> str | None:
     if _is_general(node):
         unit = node.binary("Mul", node.input(1), node.input(4), f"{node.result}.unit")
         return node.binary("Mul", node.cast(bias, "float32", f"{name}.real"), unit, name)
-    scale = np.atleast_1d(node.constant(1) * node.constant(4)).astype(np.float32)
+    x_scale, w_scale = (node.constant(index).astype(np.float32) for index in (1, 4))
+    scale = np.atleast_1d(x_scale * w_scale)
     parameters = node.quantised(bias, scale if scale.size > 1 else scale[0], None, -1)
     return node.emit(ops.Dequantize(*parameters), [bias], name)
 

@@ -12,7 +12,7 @@ from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..graph.operator import Operator
 from ..rewriting import GraphPattern, Rule, Site, constant, each, either, op, rewrite, rule
-from .sink_dequantize import MOVES
+from .sink_dequantize import MOVES, join_constants
 
 CONSTANT = constant("names")
 
@@ -49,7 +49,7 @@ FOLD_SCALED = folding(either(CONSTANT, SCALED), (ops.Dequantize, ops.Pad, *MOVES
 
 def fold_constants(graph: Graph) -> Graph:
     """Replace nodes whose inputs are all constant, except Dequantize, by constants."""
-    return rewrite(graph, FOLD, FOLD_SCALED)
+    return rewrite(graph, FOLD, join_constants, FOLD_SCALED)
 
 
 def fold_dequantize(graph: Graph) -> Graph:

@@ -28,6 +28,18 @@ from .recognise_convolutions import (
 )
 from .recognise_matmuls import operands_of
 
+MAX_DEPTH = 2**17
+"""From this number of products on, sums may leave int32."""
+
+
+def _shift(weights: np.ndarray, axis: int | tuple[int, ...]) -> np.ndarray:
+    """Return what to take from the weights of each output, so that all of them fit int8.
+
+    The sums of the inputs make up for that.
+    """
+    lowest, highest = weights.min(axis=axis, initial=0), weights.max(axis=axis, initial=0)
+    return np.where((lowest < -128) | (highest > 127), lowest + 128, 0)
+
 
 @rule(*LAYERS)
 def recognise_layer(
@@ -90,16 +102,28 @@ def _emit_layer(
     if widest >= 2**31 or (bias is None and len(made.inputs) > 2):
         return None
     window, image = image_of(site, layer, x, made.name)
-    result = ""
-    while whole.any() or not result:  # weights of nine bits are sums of int8 weights
-        part = whole.clip(-128, 127).astype(np.int8)
-        whole = whole - part
-        kernel = site.constant(part, f"{made.name}.weights")
-        spare = math.prod(part.shape[:3]) if result else 0
+    depth = math.prod(whole.shape[:3])
+    dense = window[-1] == 1 and depth < MAX_DEPTH
+    shift = _shift(whole, axis=(0, 1, 2)) if dense else np.zeros(1)
+
+    def sums_of(part: np.ndarray, spare: int = 0) -> str:
+        kernel = site.constant(part.astype(np.int8), f"{made.name}.weights")
         operator = ops.QSums(*window, zero_point, spare=spare)
         sums = site.emit(operator, image, kernel, label=made.name)
-        sums = site.emit(ops.FromBytes(), sums, label=made.name)
-        result = site.emit(ops.Binary("Add"), result, sums, label=made.name) if result else sums
+        return site.emit(ops.FromBytes(), sums, label=made.name)
+
+    if shift.any():
+        ones = sums_of(np.ones((*whole.shape[:3], 1)), depth)
+        row = site.constant(shift.astype(np.int32), f"{made.name}.shift")
+        more = site.emit(ops.Binary("Mul"), ones, row, label=made.name)
+        result = site.emit(ops.Binary("Add"), sums_of(whole - shift), more, label=made.name)
+    else:  # weights of nine bits are sums of int8 weights
+        first = whole.clip(-128, 127)
+        result = sums_of(first)
+        while (whole := whole - first).any():
+            first = whole.clip(-128, 127)
+            more = sums_of(first, depth)
+            result = site.emit(ops.Binary("Add"), result, more, label=made.name)
     if known.any():
         less = site.constant(known.astype(np.int32), f"{made.name}.known")
         result = site.emit(ops.Binary("Sub"), result, less, label=made.name)
@@ -122,17 +146,24 @@ def recognise_product(
 ) -> str | None:
     """MatMul of two dequantised values, read in float -> QMatMulSums, Dequantize.
 
-    Rows of the first operand or columns of the second one may have scales of their own.
+    Rows of the first operand, columns of the second one, or heads may have scales of their own.
     """
-    ranks, label = [len(site.shape_of(x)) for x in (a, b)], site.root.name
-    by_row, by_column = (len(scaling.scales) > 1 for scaling in (a_scale, b_scale))
-    if (by_row and (by_column or a_scale.axis != ranks[0] - 2)) or (
-        by_column and b_scale.axis != ranks[1] - 1
-    ):
+    label, pair = site.root.name, (a_scale, b_scale)
+    own = {
+        (side, scaling.axis - len(site.shape_of(x)))
+        for side, (x, scaling) in enumerate(zip((a, b), pair, strict=True))
+        if scaling.axis is not None and len(scaling.scales) > 1
+    }
+    by_row, by_column, by_head = (
+        own == {(0, -2)},
+        own == {(1, -1)},
+        {axis for _, axis in own} == {-3},
+    )
+    if own and not (by_row or by_column or by_head):
         return None
-    points = [np.array(scaling.zero_points, np.int64) for scaling in (a_scale, b_scale)]
+    points = [np.array(scaling.zero_points, np.int64) for scaling in pair]
     depth, (widest_a, widest_b) = site.shape_of(a)[-1], (128 + abs(z).max() for z in points)
-    scales = [np.array(scaling.scales, np.float32) for scaling in (a_scale, b_scale)]
+    scales = [np.array(scaling.scales, np.float32) for scaling in pair]
     unit = output_scale(1.0, np.multiply(*scales), 1.0)
     if unit is None or 2 * depth * widest_a * widest_b >= 2**31:
         return None
@@ -140,11 +171,15 @@ def recognise_product(
     if by_row:  # the rows of several heads may be those of one
         count = site.shape_of(operands[0])[2] // len(points[0])
         points[0], unit = np.tile(points[0], count)[:, None], np.tile(unit, count)
+    elif by_head:
+        if heads != len(unit):
+            return None
+        points = [one.reshape(-1, 1, 1) for one in points]
     sums = site.emit(ops.QMatMulSums(heads), *operands, label=label)
     sums = site.emit(ops.FromBytes(), sums, label=label)
     for border in _borders(site, operands, points, depth, label):
         sums = site.emit(ops.Binary("Sub"), sums, border, label=label)
-    axis = 2 if by_row else 3 if by_column else None
+    axis = 2 if by_row else 3 if by_column else 1 if by_head else None
     scaling = ops.Dequantize(tuple(map(float, unit)), (0,) * len(unit), axis)
     return reshaped(site, site.emit(scaling, sums, label=label), site.shape, label)
 
@@ -186,9 +221,8 @@ def recognise_integers(site: Site, x: str, w: str, zero: str) -> str | None:
     Weights beyond int8 are shifted into it; the sums of the rows make up for that.
     """
     whole, label = site.data(w).astype(np.int64), site.root.name
-    lowest, highest = whole.min(axis=0, initial=0), whole.max(axis=0, initial=0)
-    shift = np.where((lowest < -128) | (highest > 127), lowest + 128, 0)
-    if not 0 < len(whole) < 2**17 or not site.root.output.type.elements:
+    shift = _shift(whole, axis=0)
+    if not 0 < len(whole) < MAX_DEPTH or not site.root.output.type.elements:
         return None
     weights = site.constant((whole - shift).astype(np.int8)[None, None], f"{label}.weights")
     sums = site.emit(ops.QSums(*DENSE, 0), to_image(site, x, label), weights, label=label)

@@ -54,7 +54,11 @@ def recognise_reductions(site: Site, x: str, reduce: ops.Reduce) -> str | None:
 def _reduced(site: Site, x: str, reduce: ops.Reduce, *, integers: bool = False) -> str | None:
     """Emit the layer of a mean or maximum, with weights as integers where others are."""
     shape = site.shape_of(x)
-    if reduce.kind not in ("ReduceMean", "ReduceMax") or len(reduce.axes) != 1:
+    if reduce.kind not in ("ReduceMean", "ReduceMax"):
+        return None
+    if integers and len(shape) >= IMAGE and reduce.axes in _pixel_axes(len(shape)):
+        return _pooled(site, x, reduce)
+    if len(reduce.axes) != 1:
         return None
     (axis,), count = reduce.axes, shape[reduce.axes[0]]
     image, mean = len(shape) == IMAGE, reduce.kind == "ReduceMean"
@@ -79,6 +83,29 @@ def _reduced(site: Site, x: str, reduce: ops.Reduce, *, integers: bool = False) 
     columns = site.emit(ops.Transpose(TO_FIRST), reshaped(site, rows, (n, 1, count, width)))
     pool = (ops.AveragePool if mean else ops.MaxPool)((1, count), (1, 1), (0, 0, 0, 0))
     return reshaped(site, site.emit(pool, columns), site.shape)
+
+
+def _pixel_axes(rank: int) -> tuple[tuple[int, ...], ...]:
+    """Return the axes of pixels: all of them, or rows or columns of an image, or channels last."""
+    return ((2,), (3,), (2, 3), (1, 2)) if rank == IMAGE else (tuple(range(2, rank)),)
+
+
+def _pooled(site: Site, x: str, reduce: ops.Reduce) -> str:
+    """Emit the pool of a mean or maximum over pixels, whose channels may be last."""
+    n, *rest = site.shape_of(x)
+    last = reduce.axes == (1, 2)
+    if last:
+        x = site.emit(ops.Transpose(TO_FIRST), x)
+    elif len(rest) >= IMAGE:
+        x = reshaped(site, x, (n, *rest[:2], math.prod(rest[2:])))
+    extents = site.shape_of(x)[2:]
+    whole = last or len(reduce.axes) > 1
+    kernel = tuple(size if whole or 2 + i in reduce.axes else 1 for i, size in enumerate(extents))
+    pool = (ops.AveragePool if reduce.kind == "ReduceMean" else ops.MaxPool)(
+        kernel, (1, 1), (0,) * 4
+    )
+    result = site.emit(pool, x)
+    return reshaped(site, site.emit(ops.Transpose(TO_LAST), result) if last else result, site.shape)
 
 
 @rule(op(MULTIPLY, computed("x"), computed("gate"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Graph
+from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
 from ..rewriting import (
     GraphPattern,
@@ -68,11 +68,67 @@ def sink(site: Site, move: ops.Operator, scaling: ops.Dequantize, x: str) -> str
     if axis is not None:
         old, new = site.shape_of(x), site.shape
         if isinstance(move, ops.Transpose):
-            axis = move.permutation.index(axis)
+            scaling = replace(scaling, axis=move.permutation.index(axis))
         elif not isinstance(move, ops.Reshape) or old[: axis + 1] != new[: axis + 1]:
-            return None
+            channels = _moved_channels(site, move, axis, x)
+            if channels is None:
+                return None
+            along, order = channels
+            scales, points = np.array(scaling.scales)[order], np.array(scaling.zero_points)[order]
+            scaling = ops.Dequantize(tuple(scales.tolist()), tuple(points.tolist()), along)
     moved = site.emit(move, x, *site.root.inputs[1:])
-    return site.emit(replace(scaling, axis=axis), moved)
+    return site.emit(scaling, moved)
+
+
+def _moved_channels(
+    site: Site, move: ops.Operator, axis: int, x: str
+) -> tuple[int, np.ndarray] | None:
+    """Return the axis along which the channels of a constant are moved, and the channels there.
+
+    None for other values, and where channels lie along several axes.
+    """
+    operands = site.root.inputs[1:]
+    known = all(map(site.is_constant, (x, *operands)))
+    if not known or isinstance(move, ops.MaxPool) or not site.root.output.type.elements:
+        return None
+    shape = site.shape_of(x)
+    places = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    places = np.broadcast_to(places, shape)
+    moved = evaluate_operator(move, [places, *map(site.data, operands)])
+    for along in range(moved.ndim):
+        first = moved[tuple(slice(None) if i == along else slice(1) for i in range(moved.ndim))]
+        if (moved == first).all():
+            return along, first.ravel()
+    return None
+
+
+@rule(op(ops.Concat, each(op(ops.Dequantize, constant())), capture="concat"))
+def join_constants(site: Site, concat: ops.Concat) -> str | None:
+    """Concat(Dequantize(constant), ...) -> Dequantize(constant), as of joined weights."""
+    scales: list[float] = []
+    points: list[int] = []
+    parts: list[np.ndarray] = []
+    for name in site.root.inputs:
+        maker = site.view.producer(name)
+        assert maker is not None, "a Dequantize"
+        data, scaling = site.data(maker.inputs[0]), maker.attributes
+        assert isinstance(scaling, ops.Dequantize), "as matched"
+        if scaling.axis not in (None, concat.axis):
+            return None
+        times = data.shape[concat.axis] if scaling.axis is None else 1
+        scales += scaling.scales * times
+        points += scaling.zero_points * times
+        parts.append(data)
+    if len({part.dtype for part in parts}) > 1 or not scales:
+        return None
+    alike = len({*zip(scales, points, strict=True)}) == 1
+    scaling = ops.Dequantize(
+        tuple(scales[:1] if alike else scales),
+        tuple(points[:1] if alike else points),
+        None if alike else concat.axis,
+    )
+    whole = site.constant(np.concatenate(parts, axis=concat.axis), f"{site.root.name}.joined")
+    return site.emit(scaling, whole)
 
 
 @rule_of(

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..graph import Builder, Constant, Graph, Node, Output, Value, drop_unused
 from ..graph import operators as ops
-
-HALVES = ("float16", "bfloat16")
+from ..graph.types import HALVES
 
 
 def widen_floats(graph: Graph) -> Graph:

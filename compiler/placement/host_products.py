@@ -21,7 +21,7 @@ IN_FLOAT = "in float"
 DOUBLE = "in double precision"
 DYNAMIC = "scales computed at run time"
 INPUT = "input not quantised"
-WEIGHTS = "weights not in int8"
+WEIGHTS = "weights not in int8 with a scale for each output channel"
 OPERANDS = "scales along another axis, or sums beyond int32"
 WIDER = "quantised to "
 CONSTANTS = "no operand that changes"
@@ -44,9 +44,9 @@ ADVICE = {
     "states as inputs and outputs",
     OPERANDS: "give each operand of the product one scale, and multiply fewer than 16,000 elements "
     "at a time",
-    WEIGHTS: "the accelerator multiplies int8 weights with a scale for each output channel; "
-    "scales of blocks must be whole multiples of it, so that the weights still fit int8, as "
-    "`tilewright quantise --weights 4` chooses them for the float model",
+    WEIGHTS: "quantise the float model so, as `tilewright quantise` does; scales of blocks must be "
+    "whole multiples of the channel's, so that the weights still fit int8, as `--weights 4` "
+    "chooses them",
 }
 """The beginning of a reason -> what to do about it."""
 

@@ -135,6 +135,13 @@ def test_an_unknown_cut_gets_a_suggestion():
     )
 
 
+def test_a_cut_like_no_name_gets_the_last_ones() -> None:
+    """The model cannot be imported whole, so that no command could list its names."""
+    file = ending_in(NMS, outputs=("kept",)).SerializeToString()
+    with pytest.raises(ImportModelError, match=r"got `qqq`; the last ones are `.*` or `kept`$"):
+        import_onnx(file, outputs=["qqq"])
+
+
 def test_a_suggestion_for_a_cut_has_each_name_once():
     """Exporters often name a node as its output."""
     node = onnx.helper.make_node("Relu", ["x"], ["front"], name="front")

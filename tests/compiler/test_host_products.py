@@ -105,8 +105,8 @@ def test_products_in_float_are_counted_with_the_reason():
     found = report(built, *ends, late)
     (row,) = found["host_products"]
     assert row["sentence"] == (
-        "3 of 4 convolutions run on the host: weights not in int8 (2), input not quantised (1); "
-        + ADVICE[WEIGHTS]
+        f"3 of 4 convolutions run on the host: {WEIGHTS} (2), input not quantised (1); "
+        f"{ADVICE[WEIGHTS]}"
     )
     assert found["idle"] == ""
 
@@ -155,7 +155,7 @@ CASES = {
     ),
     "float weights and Q/DQ at the inputs alone": (
         lambda built: built.node("Sigmoid", [floats(built, built.quantised("x"))]),
-        f"1 of 1 convolution runs on the host: weights not in int8; {ADVICE[WEIGHTS]}",
+        f"1 of 1 convolution runs on the host: {WEIGHTS}; {ADVICE[WEIGHTS]}",
     ),
     "a product that int32 does not hold": (
         lambda built: long(built),

@@ -1,12 +1,15 @@
 """Quantised operators have the bits of onnxruntime's integer kernels, after all passes."""
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
+    Graph,
     QAdd,
     QAvgPool,
     QConv,
@@ -251,3 +254,89 @@ def test_uint8_weights_of_any_zero_point_are_a_layers() -> None:
         assert any(isinstance(n.attributes, QConv) for n in graph.nodes)
         got = evaluate(graph, {"x": x})["y"].astype(int)
         assert np.abs(got - run_onnxruntime(proto, {"x": x})["y"]).max() <= 1
+
+
+IMAGE = (1, 4, 6, 6)
+
+
+def quantised_layer(kind: type, half: str) -> onnx.ModelProto:
+    """A convolution between Q/DQ of an integer type, with scales and floats of another."""
+    rng, real = np.random.default_rng(2), np.dtype(half).type
+    tensors = [
+        onnx.helper.make_tensor(name, onnx.helper.np_dtype_to_tensor_dtype(data.dtype), shape, data)
+        for name, shape, data in (
+            ("s", [], np.array([0.25], real)),
+            ("z", [], np.array([1], kind)),
+            ("w", [5, 4, 3, 3], rng.integers(-7, 8, 180).astype(np.int8)),
+            ("ws", [5], rng.uniform(0.01, 0.05, 5).astype(real)),
+        )
+    ]
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        node("DequantizeLinear", ["xq", "s", "z"], ["xr"]),
+        node("DequantizeLinear", ["w", "ws"], ["wr"], axis=0),
+        node("Conv", ["xr", "wr"], ["c"], pads=[1] * 4),
+        node("QuantizeLinear", ["c", "s", "z"], ["cq"]),
+        node("Cast", ["cq"], ["y"], to=onnx.TensorProto.INT32),
+    ]
+    proto = model(nodes, [value("x", real, IMAGE)], ["y"], {}, opset=21)
+    proto.graph.initializer.extend(tensors)
+    return proto
+
+
+def imported(proto: onnx.ModelProto) -> Graph:
+    graph = import_model(proto.SerializeToString())
+    assert [n.op for n in graph.nodes if is_accelerated(n)] == ["qconv"]
+    return graph
+
+
+@pytest.mark.parametrize("kind", [ml_dtypes.int4, ml_dtypes.uint4])
+def test_activations_of_four_bits_are_clamped_int8(kind: type) -> None:
+    proto = quantised_layer(kind, "float32")
+    x = np.random.default_rng(3).normal(0, 2, IMAGE).astype(np.float32)
+    got = evaluate(imported(proto), {"x": x})["y"]
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert len(np.unique(expected)) > 10
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_a_layer_with_scales_in_float16_runs_in_int8(kind: type) -> None:
+    """As Model-Optimizer writes networks in high precision of float16."""
+    proto = quantised_layer(kind, "float16")
+    x = np.random.default_rng(3).normal(0, 2, IMAGE).astype(np.float16)
+    got = evaluate(imported(proto), {"x": x})["y"]
+    apart = got - run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert np.abs(apart).max() <= 1
+    assert np.count_nonzero(apart) < 0.02 * apart.size, "sums in float16 are rounded"
+
+
+REDUCTIONS = {
+    "rows": ((2, 8, 6, 5), [2]),
+    "columns": ((2, 8, 6, 5), [3]),
+    "channels last": ((1, 6, 5, 8), [1, 2]),
+    "a volume": ((1, 8, 3, 4, 5), [2, 3, 4]),
+}
+"""Pixels over which a mean or a maximum is taken: shape and axes."""
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceMax"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_means_and_maxima_of_pixels_are_pools(name: str, kind: str, keep: int) -> None:
+    shape, axes = REDUCTIONS[name]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["xr"]),
+        node(kind, ["xr", "axes"], ["m"], keepdims=keep),
+        node("QuantizeLinear", ["m", "s", "z"], ["y"]),
+    ]
+    held = {**scalars(s=0.04, z=np.int8(-3)), "axes": np.array(axes)}
+    proto = model(nodes, [value("x", np.int8, shape)], ["y"], held, opset=18)
+    graph = import_model(proto.SerializeToString())
+    wanted = {"ReduceMean": QAvgPool, "ReduceMax": QMaxPool}[kind]
+    assert [type(n.attributes) for n in graph.nodes if is_accelerated(n)] == [wanted]
+    x = np.random.default_rng(6).integers(-128, 128, shape).astype(np.int8)
+    got = evaluate(graph, {"x": x})["y"].astype(int)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= (kind == "ReduceMean")

@@ -184,3 +184,47 @@ def test_an_affine_grid_is_that_of_onnxruntime(size, corners: int, constant: boo
     found = evaluate(import_onnx(proto.SerializeToString()), given)["y"]
     expected = run_onnxruntime(proto, given)["y"]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+DEFORMED = {
+    "plain": {},
+    "groups of offsets": {"offset_group": 2},
+    "groups of both": {"offset_group": 4, "group": 2},
+    "strides": {"strides": [2, 1]},
+    "dilations": {"dilations": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", DEFORMED)
+def test_a_deformed_convolution_has_the_values_of_the_reference(name: str, masked: bool) -> None:
+    """It is a GridSample and a convolution: ONNX's reference takes minutes for small images."""
+    given = {"offset_group": 1, "group": 1, "strides": [1, 1], "dilations": [1, 1]}
+    given |= DEFORMED[name]
+    pads, kernel = [1, 0, 1, 1], [3, 2]
+    rows, columns = (
+        (size + pads[i] + pads[i + 2] - given["dilations"][i] * (kernel[i] - 1) - 1)
+        // given["strides"][i]
+        + 1
+        for i, size in enumerate((5, 6))
+    )
+    chance, offsets = np.random.default_rng(8), given["offset_group"] * 6
+    feeds = {
+        "x": chance.normal(size=(2, 4, 5, 6)).astype(np.float32),
+        "w": chance.normal(size=(6, 4 // given["group"], *kernel)).astype(np.float32),
+        "offset": chance.normal(size=(2, 2 * offsets, rows, columns)).astype(np.float32),
+        "bias": chance.normal(size=6).astype(np.float32),
+    }
+    if masked:
+        feeds["mask"] = chance.uniform(size=(2, offsets, rows, columns)).astype(np.float32)
+    proto = one("DeformConv", feeds, 19, pads=pads, kernel_shape=kernel, **given)
+    (expected,) = map(np.asarray, ReferenceEvaluator(proto).run(None, feeds))
+    np.testing.assert_allclose(imported(proto, feeds), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_offsets_of_other_windows_are_an_error() -> None:
+    shapes = {"x": (1, 4, 5, 6), "w": (6, 4, 3, 3), "offset": (1, 9, 3, 4)}
+    feeds = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    proto = one("DeformConv", feeds, 19)
+    with pytest.raises(ImportModelError, match=r"offsets \[1, 18, rows, columns\] of 1 groups"):
+        import_onnx(proto.SerializeToString())

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
@@ -361,3 +362,79 @@ def test_negative_factors_of_channels_turn_weights_unless_one_is_the_least():
         graph = import_model(proto.SerializeToString())
         assert kind in {node.op for node in graph.nodes}
         assert_near(proto, graph, 0.04)
+
+
+@pytest.mark.parametrize("weights", ["b", "a"])
+def test_heads_with_scales_of_their_own_run_in_int8(weights: str) -> None:
+    built, shape = Model(), (3, 6, 8)
+    held = built.weights(3, 8, 6, axis=0)
+    x = built.quantised("x", 0.05, -7)
+    operands = [x, held] if weights == "b" else [held, x]
+    proto = built.made([built.node("MatMul", operands)], x=shape)
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    given = {"x": np.random.default_rng(4).normal(size=shape).astype(np.float32)}
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    (expected,) = run_onnxruntime(proto, given, optimise=False).values()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_heads_of_one_token_leave_in_rows_of_more_lanes() -> None:
+    """A row of 16 lanes has padding for the next layer, where the kernel writes blocks of 8."""
+    built = Model()
+    product = built.node("MatMul", [built.quantised("x", 0.05, 0), built.weights(4, 27)])
+    heads = built.node("Reshape", [built.quantised(product), built.hold([1, 3, 9, 1], "shape")])
+    made = built.node("MatMul", [heads, built.quantised("p", 1 / 255, 0)])
+    y = built.node("Reshape", [made, built.hold([1, 27, 1, 1], "shape")])
+    proto = built.made([y], x=(1, 1, 4), p=(1, 3, 1, 1))
+    chance = np.random.default_rng(4)
+    given = {
+        "x": chance.normal(size=(1, 1, 4)).astype(np.float32),
+        "p": chance.uniform(size=(1, 3, 1, 1)).astype(np.float32),
+    }
+    configuration = PRESETS["16x8"]
+    module = compile_module(import_model(proto.SerializeToString()), configuration)
+    with open_device("sim", configuration) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    (expected,) = run_onnxruntime(proto, given).values()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def moved(built: Model, kind: str) -> str:
+    """Weights [6, N] by channel behind a movement."""
+    if kind == "joined":
+        parts = [built.weights(6, 3, axis=1), built.weights(6, 4, axis=1)]
+        return built.node("Concat", parts, axis=1)
+    if kind == "sliced":
+        ends = [built.hold([end], "end") for end in (2, 7, 1)]
+        return built.node("Slice", [built.weights(6, 9, axis=1), *ends])
+    if kind == "gathered":
+        return built.node("Gather", [built.weights(6, 9, axis=1), built.hold([3, 1], "i")], axis=1)
+    shape = built.hold([6, 5], "shape")
+    return built.node("Reshape", [built.weights(6, 1, 5, axis=2), shape])
+
+
+@pytest.mark.parametrize("kind", ["joined", "sliced", "gathered", "reshaped"])
+def test_moved_weights_with_scales_by_channel_stay_integers(kind: str) -> None:
+    built = Model()
+    proto = built.made([built.node("MatMul", [built.quantised("x"), moved(built, kind)])], x=(4, 6))
+    assert_runs_in_int8(proto, {"x": (4, 6)})
+
+
+def test_one_row_of_turned_weights_stays_integers() -> None:
+    built = Model()
+    operands = [built.quantised("x"), built.weights(5, 1, axis=0)]
+    proto = built.made([built.node("Gemm", operands, transB=1)], x=(4, 1))
+    assert_runs_in_int8(proto, {"x": (4, 1)})
+
+
+def assert_runs_in_int8(proto: onnx.ModelProto, shapes: dict[str, tuple[int, ...]]) -> None:
+    module = compile_module(import_model(proto.SerializeToString()), PRESETS["8x8"])
+    assert module.report["host_products"] == []
+    chance = np.random.default_rng(4)
+    given = {name: chance.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    with open_device("sim", PRESETS["8x8"]) as device:
+        (got,) = Session(module, device).run(given).outputs.values()
+    (expected,) = run_onnxruntime(proto, given, optimise=False).values()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)

@@ -160,7 +160,8 @@ def with_dynamic_products(model: onnx.ModelProto) -> onnx.ModelProto:
 
     for node in graph.node:
         weights = makers.get(node.input[1]) if node.op_type in WEIGHTED else None
-        if weights is None or weights.input[0] not in held:
+        dequantised = weights is not None and weights.op_type == "DequantizeLinear"
+        if weights is None or not dequantised or weights.input[0] not in held:
             nodes.append(node)
             continue
         (x, _, *biases), (y,), (w, scale, zero) = node.input, node.output, weights.input

@@ -174,12 +174,16 @@ class StyledModel(GrowingModel):
         return made, self.bias(source, scale, channels)
 
     def bias(self, source: str, scale: np.ndarray, channels: int) -> str:
-        """A bias in float, or in int32 with the scale of the products."""
-        if self.style.float_bias:
-            return self.hold(self.numbers.normal(0, 0.5, channels).astype(np.float32), "b")
+        """A bias in float, or in int32 with the scale of the products.
+
+        Floats are whole numbers of these scales too, to which the definition rounds a bias. Where
+        few inputs differ, onnxruntime's own sums would often be on the other side of a step.
+        """
         unit = np.asarray(scale * np.float32(self.scales[source]), np.float32)
-        numbers = self.numbers.normal(0, 0.5, channels) / unit
-        bias = self.hold(np.rint(numbers).astype(np.int32), "b")
+        numbers = np.rint(self.numbers.normal(0, 0.5, channels) / unit)
+        if self.style.float_bias:
+            return self.hold((numbers * unit).astype(np.float32), "b")
+        bias = self.hold(numbers.astype(np.int32), "b")
         held = [self.hold(unit, "bs"), self.hold(np.zeros(unit.shape, np.int32), "bz")]
         return self.node(
             "DequantizeLinear", [bias, *held], (channels,), **({"axis": 0} if unit.ndim else {})
