@@ -24,6 +24,11 @@ class ConstantPool:
         """Return a copy; constants added to either pool do not reach the other."""
         return replace(self, chunks=self.chunks.copy(), offsets=self.offsets.copy())
 
+    def moved(self, base: int) -> "ConstantPool":
+        """The same constants in another place."""
+        offsets = {data: base + offset - self.base for data, offset in self.offsets.items()}
+        return ConstantPool(base, self.chunks.copy(), self.size, offsets)
+
     def add(self, data: bytes) -> int:
         """Byte offset of `data` in the data window."""
         if data not in self.offsets:

@@ -5,7 +5,7 @@ Constants are packed for a single LOAD: weights in tiles, each bias next to its 
 """
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -20,7 +20,6 @@ from ..te.program import Program
 from ..tensor import Tensor
 from .constant_pool import ConstantPool, pack_parameters, padded_box
 from .dma import DramTensor, LocalBox, load_box, load_patches, store_box
-from .residents import value_of
 from .scratchpads import BufferPlacer, Placed
 from .sliding import Window
 from .strided_copy import strided_copy
@@ -52,10 +51,6 @@ class Transfers:
         Collects the constants.
     packed
         Constants of the kernel, by their contents; new ones are added.
-    loads
-        Collects the values that are loaded from main memory.
-    unstored
-        Values that are not stored.
     """
 
     def __init__(
@@ -65,10 +60,8 @@ class Transfers:
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
         packed: dict[object, Packed],
-        loads: set[str],
-        unstored: Collection[str],
     ) -> None:
-        self.packed, self.loads, self.unstored = packed, loads, unstored
+        self.packed = packed
         self.program, self.buffers, self.dram, self.pool = program, buffers, dram, pool
         self.limits = buffers.configuration
         self.held: dict[str, DramTensor] = {}
@@ -98,8 +91,6 @@ class Transfers:
         place = placed[target]
         if not place.missing:
             return []
-        if source not in self.program.kernel.constants:
-            self.loads.add(value_of(self.program.tensors[source]))
         if place.piece is not None:
             place.missing = False
             if instance.box != instance.buffers[target].held:
@@ -120,8 +111,6 @@ class Transfers:
 
     def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
         assert isinstance(instance.node, TransferNest)
-        if self._stays(instance.nest.stage):
-            return []
         size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
         box, held = instance.box, self._held_box(instance, instance.node.source)
@@ -140,10 +129,7 @@ class Transfers:
 
     def keep(self, name: str, box: Box, place: Placed) -> list[Instruction]:
         """STOREs of a box of a result that a later stage reads, too."""
-        return [] if self._stays(name) else self._store_in_place(self._in_dram(name), box, place)
-
-    def _stays(self, name: str) -> bool:
-        return value_of(self.program.tensors[name]) in self.unstored
+        return self._store_in_place(self._in_dram(name), box, place)
 
     def _store_in_place(self, target: DramTensor, box: Box, place: Placed) -> list[Instruction]:
         """STOREs of a part of a buffer that keeps its layout."""

@@ -4,14 +4,14 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import NamedTuple
 
 from ...errors import CompileError, UnfitError
 from ...isa.configuration import LUT_ROW_BYTES, Configuration, Memory
 from ...isa.expressions import Read, reads_of
-from ...isa.instructions import Instruction
+from ...isa.instructions import Instruction, move_transfer
 from ..options import DEFAULT_OPTIONS
 from ..te.instances import Buffered, Event, Instance, Rolled, walk
 from ..te.nodes import TransferNest
@@ -24,7 +24,7 @@ from .lower_copies import Packed, Transfers
 from .matching import MatchedInstruction
 from .phases import own_index
 from .program_size import too_large
-from .residents import NO_FRAMES, ResidentFrame
+from .residents import NO_FRAMES, ResidentFrame, value_of
 from .row_passes import RowPasses
 from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .strided_copy import fill_bytes
@@ -48,12 +48,24 @@ class Emitted(NamedTuple):
     ----------
     borders
         Whether it fills the border of an activation that stays in ACT.
+    loads, stores
+        The activation that it moves from or to main memory.
     """
 
     instruction: Instruction
     kernel: str
     event: Instance | Rolled
     borders: bool = False
+    loads: str = ""
+    stores: str = ""
+
+    def moved(self, constants: int, activations: Mapping[str, int]) -> "Emitted":
+        """The same one after main memory was divided anew; distances are in bytes."""
+        value, event = self.loads or self.stores, self.event
+        if not value and (isinstance(event, Rolled) or not isinstance(event.node, TransferNest)):
+            return self
+        distance = activations[value] if value else constants
+        return self._replace(instruction=move_transfer(self.instruction, distance, 0))
 
     @property
     def note(self) -> str:
@@ -105,13 +117,6 @@ class Lowering:
         Results that lowerings for this machine share, by kernel.
     frames
         Activations that may stay in ACT, by value.
-    unstored
-        Values that stay on chip and are not stored.
-
-    Attributes
-    ----------
-    loads
-        Values that are loaded from main memory.
     """
 
     configuration: Configuration
@@ -120,8 +125,6 @@ class Lowering:
     most_instructions: int = DEFAULT_OPTIONS.most_instructions
     known: dict[Kernel, KnownPieces] = field(default_factory=dict)
     frames: InitVar[Mapping[str, ResidentFrame]] = NO_FRAMES
-    unstored: Collection[str] = ()
-    loads: set[str] = field(init=False, default_factory=set)
     stream: list[Emitted] = field(init=False, default_factory=list)
     scratchpads: Scratchpads = field(init=False)
 
@@ -132,7 +135,7 @@ class Lowering:
     def copy(self) -> "Lowering":
         """Return a copy; lowering more kernels into either one leaves the other as it is."""
         other = replace(self, pool=self.pool.copy(), frames=NO_FRAMES)
-        other.stream, other.loads = self.stream.copy(), self.loads.copy()
+        other.stream = self.stream.copy()
         other.scratchpads = self.scratchpads.copy()
         return other
 
@@ -153,8 +156,11 @@ class Lowering:
             instructions: Iterable[Instruction],
             event: Instance | Rolled,
             borders: bool = False,
+            loads: str = "",
+            stores: str = "",
         ) -> None:
-            stream.extend([Emitted(one, kernel, event, borders) for one in instructions])
+            purpose = kernel, event, borders, loads, stores
+            stream.extend([Emitted(one, *purpose) for one in instructions])
             if len(stream) > most:
                 raise too_large(f"more with `{kernel}`", most)
 
@@ -247,9 +253,8 @@ class _KernelLowering:
         known = lowering.known.setdefault(self.kernel, KnownPieces())
         self.forms, self.tensorisers = known.forms, known.tensorisers
         self.transfers = Transfers(
-            self.program, self.buffers, lowering.dram, lowering.pool, known.packed,
-            lowering.loads, lowering.unstored,
-        )  # fmt: skip
+            self.program, self.buffers, lowering.dram, lowering.pool, known.packed
+        )
         partners = self.buffers.partners
         self.pairs = {
             name: {partners[one.tensor] for one in reads if one.tensor in partners}
@@ -277,7 +282,10 @@ class _KernelLowering:
         elif isinstance(event, Rolled):
             self.emit(self._pad(event), event)
         elif isinstance(event.node, TransferNest):
-            self.emit(self._move(event), event)
+            if event.nest.stage in self.placed:
+                self.emit(self._move(event), event, loads=self._value(event.node.source))
+            else:
+                self.emit(self._move(event), event, stores=self._value(event.nest.stage))
         else:
             resident = self.placed[event.nest.stage].resident
             if resident is not None:
@@ -285,7 +293,12 @@ class _KernelLowering:
             self.emit(self._compute(event), event)
             name = self.kept.get(event.nest.stage)
             if name is not None:
-                self.emit(self.transfers.keep(name, event.box, self.placed[name]), event)
+                stores = self.transfers.keep(name, event.box, self.placed[name])
+                self.emit(stores, event, stores=self._value(name))
+
+    def _value(self, name: str) -> str:
+        """The activation that a tensor is; empty for a constant."""
+        return "" if name in self.kernel.constants else value_of(self.program.tensors[name])
 
     def _present(self, stage: str) -> bool:
         placed = self.placed.get(stage)

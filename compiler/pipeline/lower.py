@@ -1,6 +1,7 @@
 """Turn the schedules of a segment into instructions, and collect its constants."""
 
-from collections.abc import Collection, Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -46,7 +47,15 @@ def lower(
     CompileError
         When a scratchpad is too small, or the program too large.
     """
-    program = _begin(request, graph, scheduled, known, frames)
+    layout = scheduled.grouped.layout
+    pool = ConstantPool(base=align(scheduled.plan.size))
+    constants = {
+        name: pool.add(constant_bytes(graph.data(name), layout.bindings[name]))
+        for name in layout.constants
+    }
+    dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
+    machine, most = scheduled.grouped.searched, request.options.most_instructions
+    program = _Program(scheduled, Lowering(machine, dram, pool, most, known, frames), frames)
     plain = program.copy()
     if frames:
         with suppress(CompileError):
@@ -54,12 +63,12 @@ def lower(
                 if not program.lowering.scratchpads.kept:
                     plain = program.copy()
                 program.append(count)
-            yield _without_dead_stores(request, graph, known, program)
+            yield _without_dead_stores(request, graph, program.lowered())
             if not program.lowering.scratchpads.kept:
                 return
     # Both programs are the same up to the first layer whose result stays.
     plain.append(len(scheduled.layers))
-    yield _without_dead_stores(request, graph, known, plain)
+    yield _without_dead_stores(request, graph, plain.lowered())
 
 
 @dataclass(slots=True)
@@ -88,40 +97,28 @@ class _Program:
         return Lowered(self.scheduled, stream, ends, self.lowering.pool, frames)
 
 
-def _begin(
-    request: CompileRequest,
-    graph: Graph,
-    scheduled: Scheduled,
-    known: dict[Kernel, KnownPieces],
-    frames: Mapping[str, ResidentFrame],
-    unstored: Collection[str] = (),
-) -> _Program:
-    """Return a program without layers; the host's constants have their places."""
-    layout = scheduled.grouped.layout
-    pool = ConstantPool(base=align(scheduled.plan.size))
-    constants = {
-        name: pool.add(constant_bytes(graph.data(name), layout.bindings[name]))
-        for name in layout.constants
-    }
-    dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
-    machine, most = scheduled.grouped.searched, request.options.most_instructions
-    lowering = Lowering(machine, dram, pool, most, known, frames, unstored)
-    return _Program(scheduled, lowering, frames)
-
-
-def _without_dead_stores(
-    request: CompileRequest, graph: Graph, known: dict[Kernel, KnownPieces], program: _Program
-) -> Lowered:
-    """Lower a program again if there are values that it need not store."""
-    scheduled = program.scheduled
+def _without_dead_stores(request: CompileRequest, graph: Graph, lowered: Lowered) -> Lowered:
+    """Drop the stores that nobody needs, and the places of their values in main memory."""
+    scheduled, stream = lowered.scheduled, lowered.stream
     layout, of = scheduled.grouped.layout, scheduled.grouped.layout.placements.of
-    needed = {of[name].whole for name in (*program.lowering.loads, *layout.inputs, *layout.outputs)}
+    loads = {one.loads for one in stream if one.loads}
+    needed = {of[name].whole for name in (*loads, *layout.inputs, *layout.outputs)}
     unstored = frozenset(name for name, place in of.items() if place.whole not in needed)
     if request.keep_all or unstored.isdisjoint(scheduled.bound):
-        return program.lowered()
+        return lowered
     groups = [layer.group for layer in scheduled.layers]
     plan, bound = addresses(request, graph, layout, groups, unstored)
-    scheduled = replace(scheduled, plan=plan, bound=bound)
-    other = _begin(request, graph, scheduled, known, program.frames, unstored)
-    other.append(len(scheduled.layers))
-    return other.lowered()
+    pool = lowered.constants.moved(align(plan.size))
+    by = pool.base - lowered.constants.base
+    before, after = (layout.placements.dram(each.offsets) for each in (scheduled.plan, plan))
+    moves = {name: place.base - before[name].base for name, place in after.items()}
+    moves |= dict.fromkeys(layout.constants, by)
+    kept = [each.stores not in unstored for each in stream]
+    counts = [0, *itertools.accumulate(kept)]
+    return replace(
+        lowered,
+        scheduled=replace(scheduled, plan=plan, bound=bound),
+        stream=tuple(one.moved(by, moves) for one in itertools.compress(stream, kept)),
+        ends=tuple(counts[end] for end in lowered.ends),
+        constants=pool,
+    )
