@@ -33,6 +33,8 @@ def refine_program(
     timer
         Has chosen its schedules; those of the user stay.
     """
+    if len(lowered.stream) > MAX_LOWERED:
+        return lowered
     machine, layout = request.configuration, lowered.scheduled.grouped.layout
     alone = timer_for(timer, machine)
     # Those that stay on chip now may have to be stored with other schedules.
