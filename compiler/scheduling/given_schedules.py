@@ -140,7 +140,7 @@ def with_given(
     if text is None:
         return tuple(work)
     texts = _PART.split(text) if _has_steps(text) else []
-    if not texts:
+    if work and not texts:
         raise CompileError(f"schedule of layer `{short_name(layer)}`: expected steps, got none")
     if len(texts) != len(work):
         raise CompileError(

@@ -105,7 +105,8 @@ def test_layers_of_a_device_add_up_to_its_cycles(model):
     assert told[1] == (f"timing the program up to {names[1]}", 1, len(names))
     assert all(each.measured == each.modelled for each in right)
     assert sum(each.measured for each in right) == whole.cycles
-    assert all(each.measured > each.modelled for each in wrong)
+    late = [each.measured - each.modelled for each in wrong]
+    assert late[0] > 0 <= min(late)  # layers whose values stay on chip may move nothing
 
 
 def test_a_device_without_counters_is_refused(programs):
