@@ -184,7 +184,7 @@ def test_an_encoder_is_one_program(encoder):
 def test_norms_run_with_the_product_before_and_its_sum_stays(encoder, device):
     """GEMM goes on while VECTOR passes over rows; a residual sum is stored for later, too."""
     machine = PRESETS["transformer-25"]
-    module = compile_graph(encoder, machine, cache=False)
+    module = compile_graph(encoder, machine, cache=False, keep_all=True)
     (segment,) = module.segments
     fused = [layer for layer in segment.layers if layer.op == "dense+qadd+qnorm"]
     assert len(fused) == 3
