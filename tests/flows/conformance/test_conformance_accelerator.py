@@ -27,12 +27,13 @@ DENSE = ("qconv",)
 
 ACCELERATED = {
     ("test_qlinearconv", "x"): DENSE,
-    ("test_qlinearmatmul_2D_uint8_float32", "a"): DENSE,
-    ("test_qlinearmatmul_2D_int8_float32", "a"): DENSE,
-    ("test_qlinearmatmul_2D_uint8_float32", "ab"): ("qmatmul",),
-    ("test_qlinearmatmul_3D_uint8_float32", "ab"): ("qmatmul",),
-    ("test_qlinearmatmul_2D_int8_float32", "ab"): ("qmatmul",),
-    ("test_qlinearmatmul_3D_int8_float32", "ab"): ("qmatmul",),
+    **{
+        (f"test_qlinearmatmul_{rank}_{kind}_float{bits}", left): found
+        for left, ranks, found in (("a", ("2D",), DENSE), ("ab", ("2D", "3D"), ("qmatmul",)))
+        for rank in ranks
+        for kind in ("uint8", "int8")
+        for bits in (16, 32)
+    },
     ("test_maxpool_2d_uint8", "x"): ("qmaxpool",),
     ("test_convinteger_without_padding", "x"): ("qsums",),
     ("test_convinteger_with_padding", "x"): ("qsums",),
@@ -41,11 +42,6 @@ ACCELERATED = {
 """Case and the inputs that are left -> what runs on the accelerator."""
 
 HOST = {
-    "scales of float16 have a rounding of their own": tuple(
-        f"test_qlinearmatmul_{rank}_{kind}_float16"
-        for rank in ("2D", "3D")
-        for kind in ("uint8", "int8")
-    ),
     "scales are computed at run time": tuple(
         f"test_dynamicquantizelinear{variant}{form}"
         for variant in ("", "_max_adjusted", "_min_adjusted")
