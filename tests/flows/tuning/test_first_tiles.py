@@ -46,7 +46,7 @@ def test_layers_compute_the_same_with_smaller_first_tiles(graph, layer):
 
 
 def test_first_tiles_are_kept_where_the_network_gains(graph):
-    memory = replace(DEFAULT_MEMORY, latency_cycles=16)
+    memory = replace(DEFAULT_MEMORY, latency_cycles=200)
 
     def compile_with(schedules):
         return compile_graph(graph, MACHINE, memory=memory, schedules=schedules)
