@@ -55,7 +55,7 @@ def lower(
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     machine, most = scheduled.grouped.searched, request.options.most_instructions
-    program = _Program(scheduled, Lowering(machine, dram, pool, most, known, frames), frames)
+    program = _Beginning(scheduled, Lowering(machine, dram, pool, most, known, frames), frames)
     plain = program.copy()
     if frames:
         with suppress(CompileError):
@@ -72,7 +72,7 @@ def lower(
 
 
 @dataclass(slots=True)
-class _Program:
+class _Beginning:
     """The first layers of a segment as instructions."""
 
     scheduled: Scheduled
@@ -80,9 +80,9 @@ class _Program:
     frames: Mapping[str, ResidentFrame]
     ends: list[int] = field(default_factory=list)
 
-    def copy(self) -> "_Program":
+    def copy(self) -> "_Beginning":
         """Return a program whose further layers leave nothing on chip."""
-        return _Program(self.scheduled, self.lowering.copy(), NO_FRAMES, self.ends.copy())
+        return _Beginning(self.scheduled, self.lowering.copy(), NO_FRAMES, self.ends.copy())
 
     def append(self, layers: int) -> None:
         """Append layers up to a number."""
