@@ -7,14 +7,21 @@ cut into a few digits.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from ....isa.configuration import Configuration
 from ... import te
+from ..wide_weights import excess_of, further_counts
 
 NEAR, HIGHEST, MAX_FACTOR = 250, 127, 32767
 """Unit of the digit before the last one, so that a rounded rest is a byte; the largest digit, and
 the largest factor of VECTOR."""
+
+DIGIT_CYCLES = 20
+"""Cycles that nothing hides for each digit: with these, the faster form of a product was chosen for
+all but few of 200 on `16x16` and `8x8`."""
 
 Correction = tuple[te.DeclaredTensor, int]
 """Bytes, and the factor with which they are added."""
@@ -77,3 +84,78 @@ def corrected(
         if position < len(terms) - 1:
             total = te.compute(f"corrected {position}", "int32", axes, total)[axes]
     return total
+
+
+class Shift(NamedTuple):
+    """A number taken from weights, and how the sums of inputs that make up for it are found.
+
+    Parameters
+    ----------
+    by
+        The number; 0 for none.
+    most
+        Greatest magnitude of a sum.
+    taps, width
+        Columns of a window, each of which has a sum of its own, and their number in a row of the
+        image; one tap if there is a sum for each window.
+    """
+
+    by: int = 0
+    most: int = 0
+    taps: int = 1
+    width: int = 0
+
+
+def shifted(
+    w: np.ndarray,
+    depth: int,
+    outputs: int,
+    result: Sequence[int],
+    columns: tuple[int, int, int],
+    configuration: Configuration,
+) -> tuple[np.ndarray, Shift]:
+    """Take a number from weights that exceed int8, if its correction takes less than they do.
+
+    `sum(x * w) = sum(x * (w - shift)) + shift * sum(x)`
+
+    Parameters
+    ----------
+    w : int8 or int16[1, KH, KW, ci, co]
+        Weights, of which the first `depth` of ci and the first `outputs` of co are not padding.
+    result
+        Shape of the result, [N, OH, OW, Co].
+    columns
+        Stride, dilation and padding of the columns of windows.
+
+    Returns
+    -------
+    Weights without the shift, and the shift; its number is 0 if they stay as they are.
+    """
+    if not excess_of(w).terms:
+        return w, Shift()
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    _, kh, kw, ci, _ = w.shape
+    own = w[..., :depth, :outputs]
+    lowest, highest = int(own.max()) - 127, int(own.min()) + 128
+    by = min(max(0, lowest), highest)
+    tall, blocks = kh * kw * -(-depth // lanes_in), -(-outputs // lanes_out)
+    if lowest > by or tall + ci // lanes_in > configuration.weight_tiles:
+        return w, Shift()
+    plain = further_counts(excess_of(w), w.shape, None, configuration).total
+    rows, width = result[0] * result[1], result[2]
+    best, chosen = rows * width * (tall * blocks + plain), Shift()
+    for taps in sorted({1, kw}):
+        wide = width if taps == 1 else (width - 1) * columns[0] + (kw - 1) * columns[1] + 1
+        most = 128 * kh * kw // taps * depth
+        digits = len(units_of(most, by))
+        vector = width * digits * taps * blocks + wide * digits
+        vector = rows * vector * lanes_out // configuration.vector_lanes
+        product = rows * (width * tall * blocks + wide * tall // taps)
+        cycles = max(product, vector) + DIGIT_CYCLES * digits * (1 + taps)
+        if cycles < best:
+            best, chosen = cycles, Shift(by, most, taps, wide)
+    if not chosen.by:
+        return w, chosen
+    less = w.copy()
+    less[..., :depth, :outputs] -= by
+    return less.astype(np.int8), chosen
