@@ -74,7 +74,7 @@ def convolution(
     shift = Shift()
     if isinstance(operator, QConv) and operator.groups == 1:
         depth = math.prod(weights.shape[:3]) // math.prod(w.shape[1:3])
-        w, shift = shifted(w, depth, channels_out, out_shape, columns, configuration)
+        w, shift = shifted(w, depth, channels_out, out_shape, rows, columns, configuration)
     weight = te.tensor("w", str(w.dtype), w.shape)
     pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))
     extents = w.shape[:2] if depthwise else w.shape[1:3]

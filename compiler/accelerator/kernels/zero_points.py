@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....isa.configuration import Configuration
+from ....isa.configuration import Configuration, Memory
 from ... import te
 from ..wide_weights import excess_of, further_counts
 
@@ -111,6 +111,7 @@ def shifted(
     depth: int,
     outputs: int,
     result: Sequence[int],
+    rows: tuple[int, int, int],
     columns: tuple[int, int, int],
     configuration: Configuration,
 ) -> tuple[np.ndarray, Shift]:
@@ -124,35 +125,40 @@ def shifted(
         Weights, of which the first `depth` of ci and the first `outputs` of co are not padding.
     result
         Shape of the result, [N, OH, OW, Co].
-    columns
-        Stride, dilation and padding of the columns of windows.
+    rows, columns
+        Stride, dilation and padding of the rows and columns of windows.
 
     Returns
     -------
     Weights without the shift, and the shift; its number is 0 if they stay as they are.
     """
-    if not excess_of(w).terms:
-        return w, Shift()
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     _, kh, kw, ci, _ = w.shape
     own = w[..., :depth, :outputs]
     lowest, highest = int(own.max()) - 127, int(own.min()) + 128
     by = min(max(0, lowest), highest)
-    tall, blocks = kh * kw * -(-depth // lanes_in), -(-outputs // lanes_out)
-    if lowest > by or tall + ci // lanes_in > configuration.weight_tiles:
+    if not excess_of(w).terms or lowest > by:
         return w, Shift()
+    tall, blocks = kh * kw * -(-depth // lanes_in), -(-outputs // lanes_out)
+    high, broad = ((size - 1) * each[1] + 1 for size, each in ((kh, rows), (kw, columns)))
     plain = further_counts(excess_of(w), w.shape, None, configuration).total
-    rows, width = result[0] * result[1], result[2]
-    best, chosen = rows * width * (tall * blocks + plain), Shift()
+    lines, width, bank = result[0] * result[1], result[2], configuration.bank_bytes(Memory.ACT)
+    best, chosen = lines * width * (tall * blocks + plain), Shift()
     for taps in sorted({1, kw}):
-        wide = width if taps == 1 else (width - 1) * columns[0] + (kw - 1) * columns[1] + 1
+        wide = width if taps == 1 else (width - 1) * columns[0] + broad
         most = 128 * kh * kw // taps * depth
         digits = len(units_of(most, by))
-        vector = width * digits * taps * blocks + wide * digits
-        vector = rows * vector * lanes_out // configuration.vector_lanes
-        product = rows * (width * tall * blocks + wide * tall // taps)
+        pieces = high * broad * ci, lanes_out * (1 + digits * (1 if taps == 1 else wide))
+        fits = (
+            sum(-(-piece // bank) for piece in pieces) <= configuration.act_banks
+            and kh * kw + ci // lanes_in <= configuration.weight_tiles
+            and (taps == 1 or 2 * wide <= configuration.acc_depth)
+        )
+        product = lines * (width * tall * blocks + wide * tall // taps)
+        vector = lines * digits * (width * taps * blocks + wide)
+        vector = vector * lanes_out // configuration.vector_lanes
         cycles = max(product, vector) + DIGIT_CYCLES * digits * (1 + taps)
-        if cycles < best:
+        if fits and cycles < best:
             best, chosen = cycles, Shift(by, most, taps, wide)
     if not chosen.by:
         return w, chosen
