@@ -345,7 +345,10 @@ class _Fuser:
 
 
 def hands_over(first: Kernel, second: Kernel) -> bool:
-    """Whether a kernel reads another's result directly, once: not gathered, not in blocks."""
+    """Whether a kernel reads another's result directly, once: not gathered, not in blocks.
+
+    A result between phases is a ring with one reader, so no partial product may read it too.
+    """
     given = first.output
     value = given.value or given.name
     same = [one for one in second.tensors.values() if given.name == one.name or value == one.value]
@@ -358,6 +361,10 @@ def hands_over(first: Kernel, second: Kernel) -> bool:
     return (
         [(one.name, one.shape) for one in same] == [(given.name, given.shape)]
         and bool(reads)
+        and not any(
+            phase.shares_inputs and given.name in (read.tensor for read in phase.streams)
+            for phase in phases_of(second)
+        )
         and all(place.terms for read in reads for place in read.index)  # not broadcast
     )
 
