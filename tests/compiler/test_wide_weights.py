@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnxruntime import quantization
 
 from tilewright import Accelerator, lower, schedule_kernel, te
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
@@ -26,6 +27,7 @@ from tilewright.compiler.graph.operators import Dequantize
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import STRICT_PLACEMENT, Placement
 from tilewright.compiler.quantiser import accelerated_share
+from tilewright.compiler.scheduling.fusion import fuse
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import DEFAULT, PRESETS
@@ -243,6 +245,32 @@ def layer_of(
 )
 def test_weights_over_all_of_uint8_are_exact(zeros, shape, attributes):
     assert_exact_on_sim(*layer_of(zeros, shape, **attributes))
+
+
+@pytest.mark.parametrize("measure", [None, ExactMeasure()], ids=["estimated", "exact"])
+def test_sums_of_two_layers_over_all_of_uint8_are_exact(measure):
+    """Both may be parts of one kernel, each with sums of its own."""
+    random = np.random.default_rng(6)
+    held = {**SCALES, "wz": np.uint8(100), "ys": np.float32(2)}
+    held |= {name: random.integers(0, 256, (32, 32, 3, 3)).astype(np.uint8) for name in "vw"}
+    nodes = []
+    for weights in "vw":
+        names = ["x", "xs", "xz", weights, "ws", "wz", "ys", "yz"]
+        nodes.append(node("QLinearConv", names, [f"of {weights}"], pads=[1] * 4))
+        nodes.append(node("DequantizeLinear", [f"of {weights}", "ys", "yz"], [f"d{weights}"]))
+    nodes.append(node("Add", ["dv", "dw"], ["sum"]))
+    nodes.append(node("QuantizeLinear", ["sum", "ys", "yz"], ["y"]))
+    proto = model(nodes, [value("x", np.uint8, [1, 32, 14, 14])], ["y"], held)
+    x = random.integers(0, 256, (1, 32, 14, 14)).astype(np.uint8)
+    graph = import_model(proto.SerializeToString())
+    options = {} if measure is None else {"measure": measure}
+    module = compile_module(graph, DEFAULT, placement=STRICT_PLACEMENT, **options)
+    with open_device("sim", DEFAULT) as device:
+        (ours,) = Session(module, device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
+    kernels = [build_kernel(layer, graph, DEFAULT) for layer in layers_of(graph)]
+    names = [stage.output.name for stage in fuse(kernels).stages]
+    assert len(names) == len({*names}) > 10
 
 
 def dense(zero_point: int, depth: int, outputs: int) -> onnx.ModelProto:
