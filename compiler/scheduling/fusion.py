@@ -379,7 +379,8 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
         made = {stage.output.name for stage in stages}
         again = {name for name in kernel.inputs if name in tensors and name not in made}
         own = again | {name for name in OWN_NAMES if name in kernel.tensors}
-        own |= {stage.output.name for stage in kernel.stages} & tensors.keys()
+        named = {stage.output.name for stage in kernel.stages} | kernel.constants.keys()
+        own |= named & tensors.keys()
         # No graph value has a name with a space here; see `tensor_name`.
         kernel = kernel.renamed({name: f"part {index} {name}" for name in own})
         stages += kernel.stages

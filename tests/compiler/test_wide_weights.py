@@ -269,8 +269,9 @@ def test_sums_of_two_layers_over_all_of_uint8_are_exact(measure):
         (ours,) = Session(module, device).run({"x": x}).outputs.values()
     np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
     kernels = [build_kernel(layer, graph, DEFAULT) for layer in layers_of(graph)]
-    names = [stage.output.name for stage in fuse(kernels).stages]
-    assert len(names) == len({*names}) > 10
+    fused = fuse(kernels)
+    assert len({stage.output.name for stage in fused.stages}) == len(fused.stages) > 10
+    assert len(fused.constants) == sum(len(kernel.constants) for kernel in kernels)
 
 
 def dense(zero_point: int, depth: int, outputs: int) -> onnx.ModelProto:
