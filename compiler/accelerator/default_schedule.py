@@ -193,8 +193,7 @@ class _Writer:
     def may_cut(self, phase: Phase) -> bool:
         """Whether a product's reduction may be split into chunks; windows are gathered whole."""
         patches = (self.tiling.kernel.tensors[read.tensor].patches for read in phase.streams)
-        whole = any(one.weights for one in phase.partials)
-        return not whole and all(one is None or one.whole_pixels for one in patches)
+        return all(one is None or one.whole_pixels for one in patches)
 
     def where(self, phase: Phase) -> Iterator[Step]:
         """The loop in which a phase and its inputs are computed."""

@@ -192,7 +192,9 @@ class PhaseCycles:
         self.loads, self.entering = dict[str, int](), dict[str, int]()
         for read in self.reads:
             whole = _moved(read).isdisjoint(step.channels)
-            count = self.spatial * self.chunks * (1 if whole else self.groups)
+            count = self.spatial * (
+                1 if step.shares_inputs else self.chunks * (1 if whole else self.groups)
+            )
             self.loads[read.tensor] = count
             self.entering[read.tensor] = box_size(box_of(read, {}, step.streamed(tile)))
             self.least_load += count * (self.pieces[read.tensor] + 2 * overhead)
@@ -234,7 +236,7 @@ class PhaseCycles:
     def _loading(self, read: Read) -> int:
         """Cycles to load one tile of an input."""
         tensor = self.kernel.tensors[read.tensor]
-        box = box_of(read, {}, self.tile)
+        box = box_of(read, {}, self.step.streamed(self.tile))
         if tensor.patches is None:
             return transfer(box, tensor.shape, self.configuration)
         runs = box_size(box[:-1]) * tensor.patches.rows

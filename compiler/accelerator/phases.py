@@ -160,8 +160,20 @@ class Phase:
         return {axis.name: axis.extent for axis in compute.reductions}
 
     def streamed(self, tile: Tile) -> Tile:
-        """The tile of the product, which may have a row more, behind the last one."""
-        return {axis: size + (1 if axis in self.bordered else 0) for axis, size in tile.items()}
+        """The tile of the product, which may have a row more, behind the last one.
+
+        Partial products read all inputs of a pixel, which therefore stay where the product is cut.
+        """
+        whole = self.reductions if self.shares_inputs else {}
+        return {
+            axis: whole.get(axis, size + (1 if axis in self.bordered else 0))
+            for axis, size in tile.items()
+        }
+
+    @cached_property
+    def shares_inputs(self) -> bool:
+        """Whether partial products read the inputs of the product."""
+        return any(one.weights for one in self.partials)
 
     @cached_property
     def bordered(self) -> tuple[str, ...]:

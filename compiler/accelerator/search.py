@@ -321,8 +321,7 @@ class TileSearch:
         """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""
         whole = step.reductions
         patches = [self.kernel.tensors[read.tensor].patches for read in step.streams]
-        shared = any(one.weights for one in step.partials)
-        if not step.reduced or shared or any(one and not one.whole_pixels for one in patches):
+        if not step.reduced or any(one and not one.whole_pixels for one in patches):
             return [whole]
         extent = whole[step.reduced]
         sizes = _steps(extent, self.configuration.lanes_in)

@@ -345,7 +345,10 @@ class _Fuser:
 
 
 def hands_over(first: Kernel, second: Kernel) -> bool:
-    """Whether a kernel reads another's result directly, once: not gathered, not in blocks."""
+    """Whether a kernel reads another's result directly, once: not gathered, not in blocks.
+
+    A result between phases is a ring with one reader, so no partial product may read it too.
+    """
     given = first.output
     value = given.value or given.name
     same = [one for one in second.tensors.values() if given.name == one.name or value == one.value]
@@ -358,6 +361,10 @@ def hands_over(first: Kernel, second: Kernel) -> bool:
     return (
         [(one.name, one.shape) for one in same] == [(given.name, given.shape)]
         and bool(reads)
+        and not any(
+            phase.shares_inputs and given.name in (read.tensor for read in phase.streams)
+            for phase in phases_of(second)
+        )
         and all(place.terms for read in reads for place in read.index)  # not broadcast
     )
 
@@ -372,6 +379,8 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
         made = {stage.output.name for stage in stages}
         again = {name for name in kernel.inputs if name in tensors and name not in made}
         own = again | {name for name in OWN_NAMES if name in kernel.tensors}
+        named = {stage.output.name for stage in kernel.stages} | kernel.constants.keys()
+        own |= named & tensors.keys()
         # No graph value has a name with a space here; see `tensor_name`.
         kernel = kernel.renamed({name: f"part {index} {name}" for name in own})
         stages += kernel.stages

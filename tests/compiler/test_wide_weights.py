@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnxruntime import quantization
 
 from tilewright import Accelerator, lower, schedule_kernel, te
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
@@ -26,6 +27,7 @@ from tilewright.compiler.graph.operators import Dequantize
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import STRICT_PLACEMENT, Placement
 from tilewright.compiler.quantiser import accelerated_share
+from tilewright.compiler.scheduling.fusion import fuse
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import DEFAULT, PRESETS
@@ -210,8 +212,111 @@ def test_a_network_of_uint8_weights_runs_on_the_accelerator(tmp_path):
         assert np.abs(ours - theirs).max() < 1.01 * last.scales[0]
 
 
+def layer_of(
+    zeros: Sequence[int], shape: tuple[int, ...], groups: int = 1, size: int = 8, **attributes
+) -> tuple[onnx.ModelProto, np.ndarray]:
+    """A QLinearConv of weights over all of uint8, with zero points, and its input."""
+    random = np.random.default_rng([*zeros, *shape])
+    w, channels = random.integers(0, 256, shape).astype(np.uint8), shape[1] * groups
+    points = np.uint8(zeros[0]) if len(zeros) == 1 else np.resize(zeros, shape[0]).astype(np.uint8)
+    scale = np.broadcast_to(SCALES["ws"], np.shape(points))
+    held = {**SCALES, "w": w, "wz": points, "ws": scale, "ys": np.float32(2)}
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    nodes = [node("QLinearConv", names, ["y"], group=groups, **attributes)]
+    image = [1, channels, size, size]
+    x = random.integers(0, 256, image).astype(np.uint8)
+    return model(nodes, [value("x", np.uint8, image)], ["y"], held), x
+
+
+@pytest.mark.parametrize("zeros", [(0,), (60,), (127,), (129,), (255,), (100, 117, 140)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [
+        ((64, 64, 3, 3), {"pads": [1, 1, 1, 1]}),
+        ((40, 24, 3, 3), {"pads": [0, 2, 1, 0], "strides": [2, 1]}),
+        ((24, 40, 3, 2), {"pads": [2, 1, 2, 1], "dilations": [1, 2], "strides": [1, 2]}),
+        ((48, 130, 1, 1), {}),
+        ((48, 64, 1, 1), {"strides": [2, 2]}),
+        ((32, 3, 5, 5), {"pads": [2, 2, 2, 2], "strides": [2, 2]}),
+        ((32, 16, 3, 3), {"pads": [1, 1, 1, 1], "groups": 2}),
+        ((32, 1, 3, 3), {"pads": [1, 1, 1, 1], "groups": 32}),
+    ],
+    ids=["3x3", "strides", "dilated", "1x1", "strided 1x1", "image", "groups", "depthwise"],
+)
+def test_weights_over_all_of_uint8_are_exact(zeros, shape, attributes):
+    assert_exact_on_sim(*layer_of(zeros, shape, **attributes))
+
+
+@pytest.mark.parametrize("measure", [None, ExactMeasure()], ids=["estimated", "exact"])
+def test_sums_of_two_layers_over_all_of_uint8_are_exact(measure):
+    """Both may be parts of one kernel, each with sums of its own."""
+    random = np.random.default_rng(6)
+    held = {**SCALES, "wz": np.uint8(100), "ys": np.float32(2)}
+    held |= {name: random.integers(0, 256, (32, 32, 3, 3)).astype(np.uint8) for name in "vw"}
+    nodes = []
+    for weights in "vw":
+        names = ["x", "xs", "xz", weights, "ws", "wz", "ys", "yz"]
+        nodes.append(node("QLinearConv", names, [f"of {weights}"], pads=[1] * 4))
+        nodes.append(node("DequantizeLinear", [f"of {weights}", "ys", "yz"], [f"d{weights}"]))
+    nodes.append(node("Add", ["dv", "dw"], ["sum"]))
+    nodes.append(node("QuantizeLinear", ["sum", "ys", "yz"], ["y"]))
+    proto = model(nodes, [value("x", np.uint8, [1, 32, 14, 14])], ["y"], held)
+    x = random.integers(0, 256, (1, 32, 14, 14)).astype(np.uint8)
+    graph = import_model(proto.SerializeToString())
+    options = {} if measure is None else {"measure": measure}
+    module = compile_module(graph, DEFAULT, placement=STRICT_PLACEMENT, **options)
+    with open_device("sim", DEFAULT) as device:
+        (ours,) = Session(module, device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
+    kernels = [build_kernel(layer, graph, DEFAULT) for layer in layers_of(graph)]
+    fused = fuse(kernels)
+    assert len({stage.output.name for stage in fused.stages}) == len(fused.stages) > 10
+    assert len(fused.constants) == sum(len(kernel.constants) for kernel in kernels)
+
+
+def dense(zero_point: int, depth: int, outputs: int) -> onnx.ModelProto:
+    """A QLinearMatMul with one row, of weights over all of uint8."""
+    w = np.random.default_rng(depth).integers(0, 256, (depth, outputs)).astype(np.uint8)
+    held = {**SCALES, "w": w, "wz": np.uint8(zero_point), "ys": np.float32(2)}
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    nodes = [node("QLinearMatMul", names, ["y"])]
+    return model(nodes, [value("x", np.uint8, [1, depth])], ["y"], held)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "most"),
+    [
+        ((64, 64, 3, 3), 28, 1.1),
+        ((40, 24, 3, 3), 14, 1.17),
+        ((512, 512, 3, 3), 7, 1.05),
+        ((256, 256, 1, 1), 14, 1.12),
+        ((64, 64, 1, 1), 28, 1.28),
+        ((256, 256), 1, 1.12),
+        ((128, 2048), 1, 1.13),
+    ],
+    ids=str,
+)
+def test_weights_over_all_of_uint8_cost_little(shape, size, most):
+    """Beside the same weights with a zero point in the middle, which fit int8."""
+    cycles = []
+    for zero_point in (128, 90):
+        if len(shape) == 2:
+            proto = dense(zero_point, *shape[::-1])
+            x = np.random.default_rng(1).integers(0, 256, (1, shape[1])).astype(np.uint8)
+        else:
+            pads = [shape[2] // 2] * 4
+            proto, x = layer_of((zero_point,), shape, size=size, pads=pads)
+        graph = import_model(proto.SerializeToString())
+        module = compile_module(graph, DEFAULT, measure=ExactMeasure())
+        with open_device("sim", DEFAULT) as device:
+            (ours,) = Session(module, device).run({"x": x}).outputs.values()
+        np.testing.assert_array_equal(ours, run_onnxruntime(proto, {"x": x}, optimise=False)["y"])
+        cycles.append(module.report["cycles"])
+    assert cycles[0] < cycles[1] < most * cycles[0]
+
+
 def random_layers(random: np.random.Generator) -> Graph:
-    """One to three convolutions, of which the last one has some weights beyond int8."""
+    """One to three convolutions, each with weights beyond int8: some of them, or around a zero."""
     channels = int(random.choice([3, 16, 24]))
     height, width = map(int, random.integers(5, 12, 2))
     builder = Builder("layers", [Value("x", TensorType("int8", (1, height, width, channels)))])
@@ -223,8 +328,10 @@ def random_layers(random: np.random.Generator) -> Graph:
         w = random.integers(-100, 101, (size, size, channels // groups, outputs)).astype(np.int16)
         wide = random.choice(w.size, int(random.choice([2, w.size // 30 + 1, w.size // 2 + 1])))
         w.reshape(-1)[wide] = random.choice([-255, -129, 128, 254, 255], len(wide))
+        if random.integers(2):
+            w = random.integers(0, 256, w.shape).astype(np.int16) - random.integers(256)
         constants = (
-            w,
+            w.astype(np.int16),
             random.integers(-3000, 3000, outputs).astype(np.int32),
             (random.uniform(0.2, 1, outputs) / 200 / np.sqrt(w[..., 0].size)).astype(np.float32),
         )

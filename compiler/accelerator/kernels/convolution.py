@@ -25,6 +25,7 @@ from .common import (
     widen,
 )
 from .first_layer import EACH, Image, gathered_pixels, gathered_window
+from .zero_points import Shift, corrected, corrections, shifted
 
 
 @kernel_of.register
@@ -36,7 +37,8 @@ def convolution(
     A block-diagonal convolution also has an axis `s` over channel blocks, and reads
     `x[.., s*step + i] * w[s,ky,kx,i,o]`. A depthwise convolution, on a machine that supports it,
     is `x[.., o] * w[ky,kx,o]`. With an `image`, `x` has the windows gathered from it. With
-    `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses.
+    `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses. Weights that
+    exceed int8 may lose a `shift`, and VECTOR adds its products with the sums of the windows.
     """
     node, graph, configuration = site.node, site.graph, site.configuration
     out_shape, weights = node.output.type.shape, graph.data(node.inputs[1])
@@ -69,6 +71,10 @@ def convolution(
                 weights, operator.groups, block, _most_outputs(weights, configuration)
             )
         )
+    shift = Shift()
+    if isinstance(operator, QConv) and operator.groups == 1:
+        depth = math.prod(weights.shape[:3]) // math.prod(w.shape[1:3])
+        w, shift = shifted(w, depth, channels_out, out_shape, rows, columns, configuration)
     weight = te.tensor("w", str(w.dtype), w.shape)
     pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))
     extents = w.shape[:2] if depthwise else w.shape[1:3]
@@ -90,8 +96,30 @@ def convolution(
     if not isinstance(operator, QConv):
         made = sums(node.output.name, axes, total)
         return te.kernel(node.name, made, {"w": w}, macs_of(graph, node))
+    constants, view, size = {"w": w}, None, configuration.lanes_out
+    if shift.by:
+        channel = block, lane = te.axes(s=w.shape[-1] // size, l=size)
+        axes = (*pixel, *channel)
+        total = te.sum(x[n, row, across, i] * weight[0, ky, kx, i, block * size + lane], over)
+        view = te.View(((0, 1), (1, 1), (2, 1), (3, size), (3, 1)), w.shape[-1])
     acc = te.compute("acc", "int32", axes, total)
-    value = requantised(acc[(*pixel, *channel)], channel, operator)
+    total = acc[axes]
+    if shift.by:
+        depth_of = np.arange(w.shape[3])[:, None] < depth
+        constants["column of ones"] = depth_of.astype(np.int8).repeat(size, axis=1)
+        ones = te.tensor("column of ones", "int8", (w.shape[3], size))
+        if shift.taps > 1:  # sums of the windows' columns, which neighbours share
+            (column,) = te.axes(across=shift.width)
+            across, over = column - columns[2], (i, ky)
+        (each,) = te.axes(each=size)
+        place, inputs = (n, y, column, each), te.sum(x[n, row, across, i] * ones[i, each], over)
+        windows = te.compute("sums of windows", "int32", place, inputs)[place]
+        found = corrections("window", windows, place, shift.most, shift.by, constants)
+        steps = [pixel[2] * columns[0] + tap * columns[1] for tap in range(shift.taps)]
+        steps = steps if shift.taps > 1 else [column]
+        terms = [(digit[n, y, step, lane], by) for digit, by in found for step in steps]
+        total = corrected(total, axes, terms)
+    value = requantised(total, channel, operator)
     shape = acc.tensor.shape[3:]
     bias, scale = (
         widen(graph.data(name), 0, math.prod(shape), fill).reshape(shape)
@@ -99,8 +127,8 @@ def convolution(
     )
     return te.kernel(
         node.name,
-        stored(node.output.name, (*pixel, *channel), value),
-        {"w": w, "bias": bias, "scale": scale},
+        stored(node.output.name, axes, value, view),
+        {**constants, "bias": bias, "scale": scale},
         macs_of(graph, node),
     )
 

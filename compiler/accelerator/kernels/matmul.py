@@ -25,14 +25,13 @@ from ...graph.operators import Multiplying
 from ...tensor import Kernel
 from ..strided_copy import LATENCY_CYCLES
 from .common import StoredNode, kernel_of, requantised, scalars, stored, sums
-from .zero_points import corrected, corrections
+from .zero_points import DIGIT_CYCLES, corrected, corrections
 
 ROWS, CHANNELS = 2, 3
 """Axis names of an activation."""
 
-DIGITS, DIGIT_CYCLES = 2, 20
-"""Digits of most sums of rows or columns, and cycles that nothing hides for each of them: with
-these, the faster form was chosen for all but few of 200 products on `16x16` and `8x8`."""
+DIGITS = 2
+"""Digits of most sums of rows or columns."""
 
 
 @kernel_of.register

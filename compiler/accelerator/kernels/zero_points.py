@@ -7,14 +7,21 @@ cut into a few digits.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from ....isa.configuration import Configuration, Memory
 from ... import te
+from ..wide_weights import excess_of, further_counts
 
 NEAR, HIGHEST, MAX_FACTOR = 250, 127, 32767
 """Unit of the digit before the last one, so that a rounded rest is a byte; the largest digit, and
 the largest factor of VECTOR."""
+
+DIGIT_CYCLES = 20
+"""Cycles that nothing hides for each digit: with these, the faster form of a product was chosen for
+all but few of 200 on `16x16` and `8x8`."""
 
 Correction = tuple[te.DeclaredTensor, int]
 """Bytes, and the factor with which they are added."""
@@ -77,3 +84,84 @@ def corrected(
         if position < len(terms) - 1:
             total = te.compute(f"corrected {position}", "int32", axes, total)[axes]
     return total
+
+
+class Shift(NamedTuple):
+    """A number taken from weights, and how the sums of inputs that make up for it are found.
+
+    Parameters
+    ----------
+    by
+        The number; 0 for none.
+    most
+        Greatest magnitude of a sum.
+    taps, width
+        Columns of a window, each of which has a sum of its own, and their number in a row of the
+        image; one tap if there is a sum for each window.
+    """
+
+    by: int = 0
+    most: int = 0
+    taps: int = 1
+    width: int = 0
+
+
+def shifted(
+    w: np.ndarray,
+    depth: int,
+    outputs: int,
+    result: Sequence[int],
+    rows: tuple[int, int, int],
+    columns: tuple[int, int, int],
+    configuration: Configuration,
+) -> tuple[np.ndarray, Shift]:
+    """Take a number from weights that exceed int8, if its correction takes less than they do.
+
+    `sum(x * w) = sum(x * (w - shift)) + shift * sum(x)`
+
+    Parameters
+    ----------
+    w : int8 or int16[1, KH, KW, ci, co]
+        Weights, of which the first `depth` of ci and the first `outputs` of co are not padding.
+    result
+        Shape of the result, [N, OH, OW, Co].
+    rows, columns
+        Stride, dilation and padding of the rows and columns of windows.
+
+    Returns
+    -------
+    Weights without the shift, and the shift; its number is 0 if they stay as they are.
+    """
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    _, kh, kw, ci, _ = w.shape
+    own = w[..., :depth, :outputs]
+    lowest, highest = int(own.max()) - 127, int(own.min()) + 128
+    by = min(max(0, lowest), highest)
+    if not excess_of(w).terms or lowest > by:
+        return w, Shift()
+    tall, blocks = kh * kw * -(-depth // lanes_in), -(-outputs // lanes_out)
+    high, broad = ((size - 1) * each[1] + 1 for size, each in ((kh, rows), (kw, columns)))
+    plain = further_counts(excess_of(w), w.shape, None, configuration).total
+    lines, width, bank = result[0] * result[1], result[2], configuration.bank_bytes(Memory.ACT)
+    best, chosen = lines * width * (tall * blocks + plain), Shift()
+    for taps in sorted({1, kw}):
+        wide = width if taps == 1 else (width - 1) * columns[0] + broad
+        most = 128 * kh * kw // taps * depth
+        digits = len(units_of(most, by))
+        pieces = high * broad * ci, lanes_out * (1 + digits * (1 if taps == 1 else wide))
+        fits = (
+            sum(-(-piece // bank) for piece in pieces) <= configuration.act_banks
+            and kh * kw + ci // lanes_in <= configuration.weight_tiles
+            and (taps == 1 or 2 * wide <= configuration.acc_depth)
+        )
+        product = lines * (width * tall * blocks + wide * tall // taps)
+        vector = lines * digits * (width * taps * blocks + wide)
+        vector = vector * lanes_out // configuration.vector_lanes
+        cycles = max(product, vector) + DIGIT_CYCLES * digits * (1 + taps)
+        if fits and cycles < best:
+            best, chosen = cycles, Shift(by, most, taps, wide)
+    if not chosen.by:
+        return w, chosen
+    less = w.copy()
+    less[..., :depth, :outputs] -= by
+    return less.astype(np.int8), chosen
