@@ -25,7 +25,7 @@ from .common import (
     widen,
 )
 from .first_layer import EACH, Image, gathered_pixels, gathered_window
-from .zero_points import Shift, corrected, corrections, shifted
+from .zero_points import WeightShift, corrected, corrections, shifted
 
 
 @kernel_of.register
@@ -71,7 +71,7 @@ def convolution(
                 weights, operator.groups, block, _most_outputs(weights, configuration)
             )
         )
-    shift = Shift()
+    shift = WeightShift()
     if isinstance(operator, QConv) and operator.groups == 1:
         depth = math.prod(weights.shape[:3]) // math.prod(w.shape[1:3])
         w, shift = shifted(w, depth, channels_out, out_shape, rows, columns, configuration)

@@ -86,7 +86,7 @@ def corrected(
     return total
 
 
-class Shift(NamedTuple):
+class WeightShift(NamedTuple):
     """A number taken from weights, and how the sums of inputs that make up for it are found.
 
     Parameters
@@ -114,7 +114,7 @@ def shifted(
     rows: tuple[int, int, int],
     columns: tuple[int, int, int],
     configuration: Configuration,
-) -> tuple[np.ndarray, Shift]:
+) -> tuple[np.ndarray, WeightShift]:
     """Take a number from weights that exceed int8, if its correction takes less than they do.
 
     `sum(x * w) = sum(x * (w - shift)) + shift * sum(x)`
@@ -138,12 +138,12 @@ def shifted(
     lowest, highest = int(own.max()) - 127, int(own.min()) + 128
     by = min(max(0, lowest), highest)
     if not excess_of(w).terms or lowest > by:
-        return w, Shift()
+        return w, WeightShift()
     tall, blocks = kh * kw * -(-depth // lanes_in), -(-outputs // lanes_out)
     high, broad = ((size - 1) * each[1] + 1 for size, each in ((kh, rows), (kw, columns)))
     plain = further_counts(excess_of(w), w.shape, None, configuration).total
     lines, width, bank = result[0] * result[1], result[2], configuration.bank_bytes(Memory.ACT)
-    best, chosen = lines * width * (tall * blocks + plain), Shift()
+    best, chosen = lines * width * (tall * blocks + plain), WeightShift()
     for taps in sorted({1, kw}):
         wide = width if taps == 1 else (width - 1) * columns[0] + broad
         most = 128 * kh * kw // taps * depth
@@ -159,7 +159,7 @@ def shifted(
         vector = vector * lanes_out // configuration.vector_lanes
         cycles = max(product, vector) + DIGIT_CYCLES * digits * (1 + taps)
         if fits and cycles < best:
-            best, chosen = cycles, Shift(by, most, taps, wide)
+            best, chosen = cycles, WeightShift(by, most, taps, wide)
     if not chosen.by:
         return w, chosen
     less = w.copy()
