@@ -25,7 +25,7 @@ class ConstantPool:
         return replace(self, chunks=self.chunks.copy(), offsets=self.offsets.copy())
 
     def moved(self, base: int) -> "ConstantPool":
-        """The same constants in another place."""
+        """The same constants from another address on."""
         offsets = {data: base + offset - self.base for data, offset in self.offsets.items()}
         return ConstantPool(base, self.chunks.copy(), self.size, offsets)
 

@@ -60,7 +60,7 @@ class Emitted(NamedTuple):
     stores: str = ""
 
     def moved(self, constants: int, activations: Mapping[str, int]) -> "Emitted":
-        """The same one after main memory was divided anew; distances are in bytes."""
+        """The same instruction after its data in main memory moved by these distances, in bytes."""
         value, event = self.loads or self.stores, self.event
         if not value and (isinstance(event, Rolled) or not isinstance(event.node, TransferNest)):
             return self

@@ -23,7 +23,7 @@ BELOW_INT8 = ("int2", "uint2", "int4", "uint4")
 
 
 def import_quantize(node: OnnxNode) -> str:
-    """Import QuantizeLinear as Quantize or GeneralQuantize; narrow integers are clamped int8."""
+    """Import QuantizeLinear as Quantize or GeneralQuantize; INT4 and INT2 become clamped int8."""
     x, axis = node.input(0), node.attribute("axis", 1)
     dtype = ELEMENT_TYPES.get(node.attribute("output_dtype", 0), "uint8")
     given = node.type(2).dtype if node.has(2) else dtype
@@ -43,7 +43,7 @@ def import_quantize(node: OnnxNode) -> str:
 
 
 def import_dequantize(node: OnnxNode) -> str:
-    """Import DequantizeLinear as Dequantize or GeneralDequantize; narrow integers become int8."""
+    """Import DequantizeLinear as Dequantize or GeneralDequantize; INT4 and INT2 become int8."""
     dtype, x = node.type(0).dtype, node.input(0)
     if dtype in BELOW_INT8 and node.has_plain_scale(1, "int8"):
         whole = _as_int8(node, x)
@@ -56,7 +56,7 @@ def import_dequantize(node: OnnxNode) -> str:
 
 
 def _widened(node: OnnxNode, x: str) -> str:
-    """Emit a value in float32, in which halves are divided by their scale."""
+    """Emit a value in float32, in which float16 and bfloat16 are divided by their scale."""
     return node.cast(x, "float32") if node.builder.types[x].dtype in HALVES else x
 
 

@@ -85,7 +85,7 @@ class _Beginning:
         return _Beginning(self.scheduled, self.lowering.copy(), NO_FRAMES, self.ends.copy())
 
     def append(self, layers: int) -> None:
-        """Append layers up to a number."""
+        """Lower further layers, until the program has as many as `layers`."""
         for layer in self.scheduled.layers[len(self.ends) : layers]:
             for schedule in layer.schedules:
                 self.lowering.lower(schedule)
@@ -98,7 +98,7 @@ class _Beginning:
 
 
 def _without_dead_stores(request: CompileRequest, graph: Graph, lowered: Lowered) -> Lowered:
-    """Drop the stores that nobody needs, and the places of their values in main memory."""
+    """Drop stores of values that nobody loads, and the places of these values in main memory."""
     scheduled, stream = lowered.scheduled, lowered.stream
     layout, of = scheduled.grouped.layout, scheduled.grouped.layout.placements.of
     loads = {one.loads for one in stream if one.loads}

@@ -18,13 +18,15 @@ from .request import CompileRequest, Lowered, ScheduledLayer
 from .schedule import addresses, timer_for
 
 MAX_LOWERED = 6_000
-"""Instructions that are lowered for it, half a millisecond each."""
+"""The most instructions to lower in this search, at some half a millisecond each."""
 
 
 def refine_program(
     request: CompileRequest, graph: Graph, lowered: Lowered, timer: CandidateTimer
 ) -> Lowered:
-    """Return the fastest program, before loads are reordered, with one other schedule at a time.
+    """Return the fastest program found by changing one schedule at a time.
+
+    Programs are compared with their loads in order.
 
     Parameters
     ----------
@@ -37,7 +39,7 @@ def refine_program(
         return lowered
     machine, layout = request.configuration, lowered.scheduled.grouped.layout
     alone = timer_for(timer, machine)
-    # Those that stay on chip now may have to be stored with other schedules.
+    # With other schedules, values that stay on chip now may have to be stored.
     groups = [layer.group for layer in lowered.scheduled.layers]
     plan, bound = addresses(request, graph, layout, groups)
     now = replace(lowered.scheduled, plan=plan, bound=bound)

@@ -50,7 +50,7 @@ def schedule(
 
 
 def timer_for(timer: CandidateTimer, machine: Configuration) -> CandidateTimer:
-    """Return a timer of the same programs on a machine."""
+    """Return a timer for a machine, with the programs that are known already."""
     if timer.configuration == machine:
         return timer
     return CandidateTimer(timer.programs, machine, timer.measure)

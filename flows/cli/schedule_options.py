@@ -181,7 +181,7 @@ def _steps_of(found: Mapping[str, str], names: Sequence[str], path: str) -> str:
         if name in found:
             return found[name]
     if not found:
-        raise UsageError(f"`--schedule`: `{path}` has no steps; write one a line")
+        raise UsageError(f"`--schedule`: `{path}` has no steps; write one on each line")
     raise UsageError(
         f"`--schedule`: `{path}` has no schedule of layer `{names[-1]}`"
         + similar_names(names[-1], found)

@@ -14,7 +14,7 @@ from .layer_trials import LayerTrials
 
 @dataclass(frozen=True, slots=True)
 class TriedChange:
-    """The layers of a change, by name, the network's cycles with it, and whether it was kept."""
+    """A change: the names of its layers, the network's cycles with it, and whether it was kept."""
 
     layers: tuple[str, ...]
     cycles: int

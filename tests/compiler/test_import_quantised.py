@@ -260,7 +260,7 @@ IMAGE = (1, 4, 6, 6)
 
 
 def quantised_layer(kind: type, half: str) -> onnx.ModelProto:
-    """A convolution between Q/DQ of an integer type, with scales and floats of another."""
+    """A convolution between Q/DQ: integers of type `kind`, scales and floats of type `half`."""
     rng, real = np.random.default_rng(2), np.dtype(half).type
     tensors = [
         onnx.helper.make_tensor(name, onnx.helper.np_dtype_to_tensor_dtype(data.dtype), shape, data)

@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.module import Module
-from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.pipeline import compile_module, refine_program
 from tilewright.compiler.scheduling import refine as refinement
 from tilewright.isa.configuration import PRESETS
 from tilewright.sim.timing import ExactMeasure
@@ -32,6 +32,23 @@ def compile_alone(monkeypatch):
 
 def layer_names(module: Module) -> list[str]:
     return [layer.name for segment in module.segments for layer in segment.layers]
+
+
+@pytest.mark.parametrize("preset", ["4x4", "16x16"])
+def test_choices_in_the_program_are_faster_where_results_stay(preset, monkeypatch):
+    after = compiled(preset)
+    monkeypatch.setattr(refine_program, "MAX_LOWERED", 0)
+    assert after.report["cycles"] < compiled(preset).report["cycles"]
+
+
+def test_choices_in_the_program_leave_given_schedules(monkeypatch):
+    module = compiled("16x16")
+    given = {one.name: one.schedule for part in module.segments for one in part.layers}
+    monkeypatch.setattr(refine_program, "other_schedules", None)
+    again = compile_module(
+        import_model(DIGITS), PRESETS["16x16"], measure=ExactMeasure(), schedules=given
+    )
+    assert [part.program for part in again.segments] == [part.program for part in module.segments]
 
 
 @pytest.mark.parametrize("preset", ["16x8", "16x16"])

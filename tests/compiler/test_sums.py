@@ -402,7 +402,7 @@ def test_heads_of_one_token_leave_in_rows_of_more_lanes() -> None:
 
 
 def moved(built: Model, kind: str) -> str:
-    """Weights [6, N] by channel behind a movement."""
+    """Weights [6, N] with a scale for each channel, moved before the product."""
     if kind == "joined":
         parts = [built.weights(6, 3, axis=1), built.weights(6, 4, axis=1)]
         return built.node("Concat", parts, axis=1)

@@ -20,8 +20,8 @@ NEAR, HIGHEST, MAX_FACTOR = 250, 127, 32767
 the largest factor of VECTOR."""
 
 DIGIT_CYCLES = 20
-"""Cycles that nothing hides for each digit: with these, the faster form of a product was chosen for
-all but few of 200 on `16x16` and `8x8`."""
+"""Cycles of each digit that no other work hides. With this estimate, the faster form was chosen for
+nearly all of 200 products on `16x16` and `8x8`."""
 
 Correction = tuple[te.DeclaredTensor, int]
 """Bytes, and the factor with which they are added."""

@@ -77,9 +77,9 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--compare", action="store_true",
-        help="compare the output of every layer with the integer reference; a model's program then "
-        "stores all of them, which takes some more cycles (rtl and gate always compare the memory "
-        "of the first sample with sim)",
+        help="compare the output of every layer with the integer reference; a model is then "
+        "compiled to store all of them, which takes some more cycles (rtl and gate always compare "
+        "the memory of the first sample with sim)",
     )  # fmt: skip
     add_technology(parser)
     add_json(parser, "the results")

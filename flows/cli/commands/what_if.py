@@ -48,8 +48,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--board", metavar="NAME|FILE.toml",
-        help="machine, memory and clock of a board where other options do not choose them; its "
-        "memory is the one from which others differ",
+        help="take machine, memory and clock from a board, unless other options choose them; the "
+        "memories to try differ from its own",
     )  # fmt: skip
     add_program_for(parser)
     add_clock(parser)

@@ -78,7 +78,7 @@ def test_the_first_point_is_the_default(name: str, level: str) -> None:
 
 @pytest.mark.parametrize("level", ["avx2", "avx512vnni"])
 def test_tiles_of_every_division_into_parts_are_legal(level: str) -> None:
-    """The last part may be shorter; a tile that began behind its end had no rows to read."""
+    """The last part may be shorter, so no tile may begin behind its end."""
     product, target = MatrixProduct(125, 64, 64, **BYTES), generic(level)
     points = space_of(product, lambda one: one.questions(target))
     kinds: dict[tuple[int | str, ...], Choice] = {}

@@ -78,7 +78,7 @@ def test_the_commands_say_that_records_are_used(records, tmp_path, capsys):
 
 
 def test_each_number_of_threads_has_a_program_of_its_own(records, tmp_path, capsys, monkeypatch):
-    """Records hold for one number of threads, so the cache must not mix programs for several."""
+    """Records apply to one number of threads, so the cache keeps a program for each number."""
     command = ["compile", str(DIGITS), "--placement", "host", "-o", str(tmp_path / "digits.tw")]
     more = set(range(usable_threads() + 1))
     with monkeypatch.context() as patch:

@@ -144,7 +144,7 @@ def test_the_command_answers_people_and_machines(tilewright, model, tmp_path, ca
     for nothing in ("\n", "# nothing but a remark\n"):
         many.write_text(nothing)
         assert main([str(word) for word in asked]) == 2
-        assert f"`{many}` has no steps; write one a line" in capsys.readouterr().err
+        assert f"`{many}` has no steps; write one on each line" in capsys.readouterr().err
     steps.write_text("split(acc, zz, 2)\n")
     refused = tilewright("evaluate", model, "--layer", "conv2", "--schedule", steps)
     assert f"{steps}: illegal, line 1: split(acc, zz, 2): " in refused

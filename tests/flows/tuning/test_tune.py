@@ -259,7 +259,7 @@ def test_records_teach_other_tasks_and_not_their_own():
 
 
 class SlowDefaultMeasurer(ModelMeasurer):
-    """Gives a candidate that was given up a good ratio, as if only the default was disturbed."""
+    """Gives abandoned candidates a good ratio, as if only the default had been disturbed."""
 
     def __init__(self, to_incumbent, turns):
         super().__init__(best=("vectors=2",))
