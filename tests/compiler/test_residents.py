@@ -143,6 +143,8 @@ def test_values_on_chip_are_neither_loaded_nor_stored(windows, monkeypatch):
     assert len(part.layers) == 5
     assert [one.name for one in kept_layers(part)] == [part.layers[-1].output]
     assert [one.name for one in kept_layers(whole)] == [each.output for each in whole.layers]
+    for layer in part.layers:
+        assert all(part.notes[place].startswith(f"{layer.name}: ") for place in layer.places)
     assert count(stays, Store) < count(kept, Store)
     assert part.data_bytes < whole.data_bytes
     assert stays.report["cycles"] < kept.report["cycles"]
@@ -163,6 +165,7 @@ def branches(*steps: tuple[str, tuple[int, ...]], shown: Sequence[int] = ()):
     border = {**PLAIN, "channels": 32, "kernel": (3, 3), "pads": (1, 1, 1, 1)}
     numbers: dict[str, dict[str, Number]] = {
         "conv": border, "add": ADD, "maximum": border, "join": {"axis": 3}, "host": {"way": 1},
+        "constant": {},
     }  # fmt: skip
     for place, (kind, sources) in enumerate(steps):
         draw.steps.append(NodeSpec(kind, sources, {"seed": place, **numbers[kind]}))
@@ -187,6 +190,10 @@ CASES = {
     "another border": (
         (*CHAIN[:2], ("maximum", (1,)), ("add", (3, 2)), ("conv", (4,))), (),
         [True, True, False, True],
+    ),
+    "with a constant": (
+        (*CHAIN[:2], ("constant", (2,)), ("add", (2, 3)), ("conv", (4,)), ("conv", (5,))), (),
+        [False, False, False, True],
     ),
     "host between": (
         (*CHAIN[:2], ("host", (2,)), ("conv", (3,)), ("conv", (4,))), (),
