@@ -61,7 +61,7 @@ help:
 	@echo "make area    area and clock of the machines in docs/reference/area.md, measured again where they changed"
 	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
 	@echo "make bitstreams  a bitstream for each of BOARDS, for a scheduled job: 10 to 60 minutes a board"
-	@echo "make fuzz    random graphs and ONNX models, 3,000 of them in the styles of seven quantisers,"
+	@echo "make fuzz    random graphs and ONNX models, 3,000 of them as quantisers write them,"
 	@echo "             through the compiler: outputs compared, products on the host explained"
 	@echo "make damage  damaged model files, hostile databases, settings, names, command lines: a clear"
 	@echo "             error or a right result, nothing else (EDGE_ARGS=\"--inputs 20000\" for more of the"
