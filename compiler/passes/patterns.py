@@ -1,5 +1,6 @@
 """Shared patterns of passes: quantised values, clamps after a layer, constants, layouts."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,7 @@ from ..rewriting import (
     value,
 )
 from ..rewriting.patterns import NodePattern
+from .moved_elements import TURNS, moved_elements
 
 TO_LAST = (0, 2, 3, 1)
 """Transposes [N, C, H, W] to [N, H, W, C]."""
@@ -250,3 +252,69 @@ def channels_first(
     turned = [site.emit(ops.Transpose(TO_LAST), image, label=label) for image in images]
     result = site.emit(operator, *turned, label=label, quantisation=quantisation)
     return site.emit(ops.Transpose(TO_FIRST), result, label=label)
+
+
+def of_pair(
+    site: Site,
+    operator: ops.QAdd | ops.QMul,
+    first: str,
+    second: str,
+    *,
+    label: str = "",
+    quantisation: Quantisation | None = None,
+) -> str:
+    """Emit an operator of two images for operands of any rank that broadcast to the root's shape.
+
+    The channels become the last axis where the second operand has one value for each, or where the
+    elements of a volume already lie so. The first operand, or else the second one, is repeated
+    where it does not fill the shape that it is to have.
+    """
+    shape, rank = site.shape, len(site.shape)
+    first = first if site.shape_of(first) == shape else site.emit(ops.Expand(shape), first)
+    small = site.shape_of(second)
+    small = (1,) * (rank - len(small)) + small
+    operands = [first, reshaped(site, second, small, label)]
+    to_last = (0, *range(2, rank), 1)
+    by_channel = rank > 3 and small != shape and small[1] == shape[1] and small[-1] == 1
+    turns = by_channel or (rank > 4 and _lies_channels_last(site, first, to_last))
+    if turns:
+        operands = [site.emit(ops.Transpose(to_last), x, label=label) for x in operands]
+    sizes = _image_sizes(*map(site.shape_of, operands))
+    if sizes is None:
+        operands[1] = site.emit(ops.Expand(site.shape_of(operands[0])), operands[1])
+        sizes = [image_shape(site.shape_of(operands[0]))] * 2
+    images = [reshaped(site, x, size, label) for x, size in zip(operands, sizes, strict=True)]
+    result = site.emit(operator, *images, label=label, quantisation=quantisation)
+    result = reshaped(site, result, site.shape_of(operands[0]), label)
+    to_first = (0, rank - 1, *range(1, rank - 1))
+    return site.emit(ops.Transpose(to_first), result, label=label) if turns else result
+
+
+def _lies_channels_last(site: Site, x: str, to_last: tuple[int, ...]) -> bool:
+    """Tell whether movements alone made a value from elements in the order of a Transpose of it."""
+    source, places = moved_elements(site.view, x, TURNS)
+    return source != x and bool((np.diff(places.transpose(to_last).ravel()) == 1).all())
+
+
+def _image_sizes(
+    whole: tuple[int, ...], small: tuple[int, ...]
+) -> list[tuple[int, ...]] | None:
+    """Return shapes of rank 4 for a value and for one that is broadcast to it; None without any.
+
+    They keep the last axis, and join neighbours along which the second value has as many elements
+    as the first, or one.
+    """
+    if len(whole) < 4:
+        return [image_shape(whole), image_shape(small)]
+    *axes, last = zip(whole, small, strict=True)
+    while len(axes) > 3:
+        pairs = [
+            (place, tuple(math.prod(sizes) for sizes in zip(*axes[place : place + 2], strict=True)))
+            for place in range(len(axes) - 1)
+        ]
+        fits = [(place, joint) for place, joint in pairs if joint[1] in (1, joint[0])]
+        if not fits:
+            return None
+        place, joint = fits[0]
+        axes[place : place + 2] = [joint]
+    return [tuple(sizes) for sizes in zip(*axes, last, strict=True)]
