@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -266,20 +267,21 @@ def of_pair(
     """Emit an operator of two images for operands of any rank that broadcast to the root's shape.
 
     The channels become the last axis where the second operand has one value for each, or where the
-    elements of a volume already lie so. The first operand, or else the second one, is repeated
-    where it does not fill the shape that it is to have.
+    elements already lie so. The first operand, or else the second one, is repeated where it does
+    not fill the shape that it is to have.
     """
     shape, rank = site.shape, len(site.shape)
     first = first if site.shape_of(first) == shape else site.emit(ops.Expand(shape), first)
     small = site.shape_of(second)
     small = (1,) * (rank - len(small)) + small
     operands = [first, reshaped(site, second, small, label)]
-    to_last = (0, *range(2, rank), 1)
-    by_channel = rank > 3 and small != shape and small[1] == shape[1] and small[-1] == 1
-    turns = by_channel or (rank > 4 and _lies_channels_last(site, first, to_last))
+    source, turns, to_last = (), False, (0, *range(2, rank), 1)
+    if rank > 4 or (rank == 4 and small != shape):
+        source, turns = _source_of(site, first, to_last)
+        turns |= small[1] == shape[1] and max(small[2:]) == 1
     if turns:
         operands = [site.emit(ops.Transpose(to_last), x, label=label) for x in operands]
-    sizes = _image_sizes(*map(site.shape_of, operands))
+    sizes = _image_sizes(*map(site.shape_of, operands), source)
     if sizes is None:
         operands[1] = site.emit(ops.Expand(site.shape_of(operands[0])), operands[1])
         sizes = [image_shape(site.shape_of(operands[0]))] * 2
@@ -290,31 +292,36 @@ def of_pair(
     return site.emit(ops.Transpose(to_first), result, label=label) if turns else result
 
 
-def _lies_channels_last(site: Site, x: str, to_last: tuple[int, ...]) -> bool:
-    """Tell whether movements alone made a value from elements in the order of a Transpose of it."""
+def _source_of(site: Site, x: str, to_last: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """Return the shape from which movements made a value, and whether its channels lie last there.
+
+    Functions of single elements between the movements and the value do not matter.
+    """
+    made = site.view.producer(x)
+    while made is not None and isinstance(
+        made.attributes, ops.Quantize | ops.Dequantize | ops.Unary | ops.QLut
+    ):
+        x = made.inputs[0]
+        made = site.view.producer(x)
     source, places = moved_elements(site.view, x, TURNS)
-    return source != x and bool((np.diff(places.transpose(to_last).ravel()) == 1).all())
+    in_order = (np.diff(places.transpose(to_last).ravel()) == 1).all()
+    return site.shape_of(source), source != x and bool(in_order)
 
 
 def _image_sizes(
-    whole: tuple[int, ...], small: tuple[int, ...]
+    whole: tuple[int, ...], small: tuple[int, ...], wanted: tuple[int, ...]
 ) -> list[tuple[int, ...]] | None:
     """Return shapes of rank 4 for a value and for one that is broadcast to it; None without any.
 
     They keep the last axis, and join neighbours along which the second value has as many elements
-    as the first, or one.
+    as the first, or one. The first value has the wanted shape if that is possible.
     """
     if len(whole) < 4:
         return [image_shape(whole), image_shape(small)]
-    *axes, last = zip(whole, small, strict=True)
-    while len(axes) > 3:
-        pairs = [
-            (place, tuple(math.prod(sizes) for sizes in zip(*axes[place : place + 2], strict=True)))
-            for place in range(len(axes) - 1)
-        ]
-        fits = [(place, joint) for place, joint in pairs if joint[1] in (1, joint[0])]
-        if not fits:
-            return None
-        place, joint = fits[0]
-        axes[place : place + 2] = [joint]
-    return [tuple(sizes) for sizes in zip(*axes, last, strict=True)]
+    found = []
+    for cut in combinations(range(1, len(whole) - 1), 2):
+        ends = pairwise((0, *cut, len(whole) - 1))
+        outer = [(math.prod(whole[a:b]), math.prod(small[a:b])) for a, b in ends]
+        if all(part in (1, size) for size, part in outer):
+            found.append([*zip(*outer, (whole[-1], small[-1]), strict=True)])
+    return max(found, key=lambda sizes: sizes[0] == wanted, default=None)
