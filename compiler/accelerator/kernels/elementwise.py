@@ -28,7 +28,8 @@ def add(operator: QAdd, site: StoredNode) -> Kernel:
     b = site.activation(second, again=first == second)
     pixel, (ma, mb) = site.pixel, operator.multipliers
     constants = scalars(operator.constant, operator.scale, site.channels)
-    place = broadcast(pixel, site.graph.types[second].shape)
+    small = site.graph.types[second].shape
+    place = pixel if small == site.node.output.type.shape else broadcast(pixel, small)
     return site.requantising(a[pixel] * ma + b[place] * mb, operator, constants)
 
 
