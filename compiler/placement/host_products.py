@@ -52,6 +52,16 @@ ADVICE = {
 
 FACTORS_AND_SUMS = "Add", "Mul", "Div"
 
+QUOTIENT = "no division of integers; multiply by the reciprocal instead, quantised"
+RESULT = "result not quantised"
+BY_CHANNEL = "scales by channel"
+
+COMBINED = {
+    "Mul": ("elementwise product", ops.QMul), "Div": ("quotient", ()),
+    "Add": ("elementwise sum", ops.QAdd), "Sub": ("elementwise sum", ops.QAdd),
+}  # fmt: skip
+"""Functions of two values: their kind, and their form in int8."""
+
 Row = dict[str, Any]
 
 
@@ -105,6 +115,48 @@ def host_products(graph: Graph, decision: Decision | None = None) -> list[Row]:
     if rows and advice:
         rows[-1]["sentence"] += f"; {advice}"
     return rows
+
+
+def host_combinations(graph: Graph) -> list[Row]:
+    """Return rows like those of `host_products` for sums and products of two quantised values.
+
+    They are elementwise, one of the values perhaps broadcast, and have no multiplications of
+    layers, `macs`.
+    """
+    if not accelerated_nodes(graph):
+        return []
+    found: dict[str, Counter[str]] = {}
+    for node in graph.nodes:
+        operator = node.attributes
+        if isinstance(operator, ops.Binary) and operator.kind in COMBINED:
+            given = [_quantised_as(graph, name) for name in node.inputs]
+            if all(given) and not any(map(graph.is_constant, node.inputs)):
+                kind, _ = COMBINED[operator.kind]
+                found.setdefault(kind, Counter())[_combined_reason(graph, node, given)] += 1
+    forms = dict(COMBINED.values())
+    rows = []
+    for kind, reasons in found.items():
+        count, form = reasons.total(), forms[kind]
+        whole = count + sum(isinstance(node.attributes, form) for node in graph.nodes)
+        sentence = _sentence(kind, whole, reasons)
+        if RESULT in reasons:
+            sentence += f"; {ADVICE[INPUT]}"
+        rows.append(
+            {"kind": kind, "host": count, "all": whole, "macs": 0, "reasons": dict(reasons),
+             "sentence": sentence}
+        )  # fmt: skip
+    return rows
+
+
+def _combined_reason(graph: Graph, node: Node, given: Sequence[str]) -> str:
+    """Say why the accelerator cannot compute a function of two quantised values."""
+    wider = [dtype for dtype in given if dtype not in ("int8", "uint8")]
+    if wider:
+        return wider[0] if wider[0] == DYNAMIC else f"{WIDER}{wider[0]}"
+    if float_reader(graph, node, lambda user: joins_layer(graph, user)):
+        return RESULT
+    assert isinstance(node.attributes, ops.Binary), "functions of two values"
+    return QUOTIENT if node.attributes.kind == "Div" else BY_CHANNEL
 
 
 def unmarked_masks(graph: Graph) -> list[Row]:
