@@ -172,6 +172,7 @@ def unmarked_masks(graph: Graph) -> list[Row]:
             "kind": "softmax",
             "host": count,
             "all": sum(isinstance(n.attributes, ops.Softmax | ops.QSoftmax) for n in graph.nodes),
+            "macs": 0,
             "reasons": {f"input `{name}` is added in float": count},
             "sentence": f"softmax in float on the host, as input `{name}` is added and may hold "
             f"any numbers: if they are a mask, 0 and below -1,000, give `--mask {name}`",
