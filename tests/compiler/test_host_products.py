@@ -276,6 +276,7 @@ def test_what_cannot_be_quantised_runs_as_it_is(tmp_path, capsys):
         ("Mul", "elementwise product", BY_CHANNEL),
         ("Sub", "elementwise sum", "quantised to int16"),
         ("Add", "elementwise sum", RESULT),
+        ("Mul", "elementwise product", INPUT),
     ],
 )
 def test_elementwise_products_and_sums_on_the_host_have_a_reason(operator, kind, reason):
@@ -284,6 +285,7 @@ def test_elementwise_products_and_sums_on_the_host_have_a_reason(operator, kind,
     x = built.quantised(conv(built, built.quantised("x")))
     mean = built.quantised(built.node("GlobalAveragePool", [x]))
     given = {BY_CHANNEL: by_channel, "quantised to int16": wide}.get(reason)
+    mean = built.node("Sigmoid", [mean]) if reason == INPUT else mean
     y = built.node(operator, [given(built, "x") if given else x, mean])
     y = y if reason == RESULT else built.quantised(y)
     total = built.quantised(built.node("Add", [x, built.quantised(conv(built, x))]))
@@ -291,7 +293,7 @@ def test_elementwise_products_and_sums_on_the_host_have_a_reason(operator, kind,
     whole = 2 if kind == "elementwise sum" else 1
     said = f"1 of {whole} {kind}{'s' * (whole > 1)} runs on the host: {reason}"
     assert [row["sentence"] for row in rows] == [
-        f"{said}; {QUANTISE}" if reason == RESULT else said
+        f"{said}; {QUANTISE}" if reason in (INPUT, RESULT) else said
     ]
 
 
