@@ -189,16 +189,17 @@ def test_quantised_products_are_recognised(shape, factors):
     assert [node.op for node in graph.nodes].count("qmul") == 1
 
 
+@pytest.mark.parametrize("operator", ["Mul", "Add", "Sub"])
 @pytest.mark.parametrize("between", [False, True], ids=["expand", "expand, quantised"])
-def test_a_gate_that_is_expanded_is_read_as_it_is(between):
+def test_a_gate_that_is_expanded_is_read_as_it_is(between, operator):
     """As PyTorch's `expand_as` leaves it."""
     build = Model()
     x, gate = (build.quantised(name, zero=zero) for name, zero in (("x", -3), ("gate", -128)))
     gate = build.node("Expand", [gate, build.hold(np.array((1, 24, 5, 6)), "shape")])
     gate = build.quantised(gate, zero=-128) if between else gate
-    made = build.quantised(build.node("Mul", [gate, x]), 0.0837)
-    graph = agree(build.made([made], x=(1, 24, 5, 6), gate=(1, 24, 1, 1)))
-    assert [node.op for node in graph.nodes].count("qmul") == 1
+    made = build.quantised(build.node(operator, [gate, x]), 0.0837)
+    graph = agree(build.made([made], x=(1, 24, 5, 6), gate=(1, 24, 1, 1)), 1)
+    assert [node.op for node in graph.nodes].count("qmul" if operator == "Mul" else "qadd") == 1
     assert "expand" not in {node.op for node in graph.nodes}
 
 
