@@ -33,11 +33,11 @@ def recognise_adds(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
         return None
     y, (low, high) = result_of(site)
     fit = fit_add(scale_of(site, "a"), scale_of(site, "b"), y, low, high, SIGNS[add.kind])
-    (first, second), multipliers = (_filled(site, name) for name in (a, b)), fit.multipliers
+    (first, second), (by_a, by_b) = (_filled(site, name) for name in (a, b)), fit.multipliers
     if site.shape_of(first) != shape:
-        first, second, multipliers = second, first, multipliers[::-1]
+        first, second, by_a, by_b = second, first, by_b, by_a
     operator = ops.QAdd(
-        multipliers, fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches
+        (by_a, by_b), fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches
     )
     return of_pair(site, operator, first, second, label=label, quantisation=y)
 
