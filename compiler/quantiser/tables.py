@@ -93,26 +93,20 @@ def without_lone_layers(
     without a quantised reader if it reads one of `apart`, the outputs of Concats that stay in
     float. Constants are added apart in scores alone: elsewhere the reader's own point holds the
     sum, as with position embeddings. Elementwise products of two activations stay where a weighted
-    layer or a matrix product reads them, directly or behind other products and sums, as behind a
-    gate, and within recurrent cells: elsewhere their rounding is one more, and in masks of a
-    spectrum the largest of all.
+    layer reads them, directly or behind other products and sums, or a matrix product does, as
+    behind a gate, and within recurrent cells: elsewhere their rounding is one more, and in masks of
+    a spectrum the largest of all. Before a matrix product, a sum of products is a rotary embedding.
     """
     while True:
         produced = {layer.output for layer in layers}
         counts = Counter(origin(graph, name) for layer in layers for name in layer.inputs)
         combined = {layer.output: layer for layer in layers if layer.kind in ("add", "mul")}
-        multiplied = set(
-            reach(
-                (
-                    origin(graph, name)
-                    for layer in layers
-                    if layer.weighted or layer.kind == "matmul"
-                    for name in layer.inputs
-                ),
-                partial(_joined, graph, combined),
-            )
-        )
-        multiplied |= cells(graph, layers)
+        multiplied = set(cells(graph, layers))
+        weighted = [layer for layer in layers if layer.weighted]
+        products = [layer for layer in layers if layer.kind == "matmul"]
+        for readers, inner in ((weighted, combined), (products, {})):
+            sources = (origin(graph, name) for layer in readers for name in layer.inputs)
+            multiplied.update(reach(sources, partial(_joined, graph, inner)))
         scores = {name for layer in layers if layer.kind == "softmax" for name in layer.inputs}
         kept = [
             layer
