@@ -89,9 +89,10 @@ def test_tiles_of_sums_are_whole_rows_of_a_machine_with_narrow_vectors():
 
 
 @pytest.mark.parametrize("device", ["sim", "rtl"])
-@pytest.mark.parametrize("small", [(1, 5, 6, 20), (1, 1, 1, 20)])
-def test_devices_give_the_product(device, small):
-    graph = product(QMul(0.01, 5, -128, 3), (1, 5, 6, 20), small)
+@pytest.mark.parametrize("operator", [QMul(0.01, 5, -128, 3), QAdd((-9, 37), 5, 0.01, 3)], ids=str)
+@pytest.mark.parametrize("small", [(1, 5, 6, 20), (1, 1, 1, 20), (1, 1, 6, 1)], ids=str)
+def test_devices_give_the_product(device, small, operator):
+    graph = product(operator, (1, 5, 6, 20), small)
     inputs = inputs_of(graph)
     with open_device(device, PRESETS["4x4"]) as opened:
         session = Session(compile_module(graph, PRESETS["4x4"]), opened)
