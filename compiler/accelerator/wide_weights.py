@@ -91,8 +91,8 @@ def int8_parts(
 ) -> Iterator[tuple[Box, np.ndarray]]:
     """Boxes that add up to a box of weights, and their int8 elements.
 
-    The first one is everything, clipped. What is missing is everything again if most tiles need
-    more, else single tiles.
+    The first one is everything, clipped. What is missing is everything again if two thirds of
+    the tiles need more, else single tiles.
     """
     if weights.dtype != WIDE:
         yield whole_box(weights.shape), weights
@@ -202,5 +202,8 @@ def _units(extents: Sequence[int], unit: Sequence[int]) -> int:
 
 
 def _is_dense(units: int, extents: Sequence[int], unit: Sequence[int]) -> bool:
-    """Whether one more product of a whole box takes less than a product for each of some units."""
-    return 2 * units > _units(extents, unit)
+    """Whether one more product of a whole box takes less than a product for each of some units.
+
+    A product has a cost of its own: a product for each takes longer from about two thirds on.
+    """
+    return 3 * units > 2 * _units(extents, unit)

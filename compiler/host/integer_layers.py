@@ -65,6 +65,9 @@ def match_layer(
     plain = is_plain(sizes, factors)
     inputs, nodes, added = {"x": x}, (node,), None
     found = scope.behind(node, ADDED)
+    shape = scope.shape(node.output.name)
+    if found is not None and {*map(scope.shape, found.nodes[-1].inputs)} != {shape}:
+        found = None  # another operand is broadcast
     if found is not None and found["other"] != node.output.name:
         added = _residual(found["add"], found.nodes[-1].inputs, node.output.name)
         if added is not None:

@@ -127,7 +127,8 @@ class LinearForms:
                 return inner or self._source(name, quantisation_of(operator))
             if isinstance(operator, ops.QConcat):
                 return _joined([self.of_integers(each) for each in node.inputs], operator.axis)
-            if isinstance(operator, ops.QAdd):
+            shapes = {self.view.types[each].shape for each in node.inputs}
+            if isinstance(operator, ops.QAdd) and len(shapes) == 1:
                 return _joined([self._between(each) for each in node.inputs], -1)
             if isinstance(operator, ops.QLut) and (factor := _slope(self.view, node)):
                 inner = self._between(node.inputs[0])

@@ -1,7 +1,9 @@
 """Shared patterns of passes: quantised values, clamps after a layer, constants, layouts."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from ..rewriting import (
     value,
 )
 from ..rewriting.patterns import NodePattern
+from .moved_elements import TURNS, moved_elements
 
 TO_LAST = (0, 2, 3, 1)
 """Transposes [N, C, H, W] to [N, H, W, C]."""
@@ -250,3 +253,75 @@ def channels_first(
     turned = [site.emit(ops.Transpose(TO_LAST), image, label=label) for image in images]
     result = site.emit(operator, *turned, label=label, quantisation=quantisation)
     return site.emit(ops.Transpose(TO_FIRST), result, label=label)
+
+
+def of_pair(
+    site: Site,
+    operator: ops.QAdd | ops.QMul,
+    first: str,
+    second: str,
+    *,
+    label: str = "",
+    quantisation: Quantisation | None = None,
+) -> str:
+    """Emit an operator of two images for operands of any rank that broadcast to the root's shape.
+
+    The channels become the last axis where the second operand has one value for each, or where the
+    elements already lie so. The first operand, or else the second one, is repeated where it does
+    not fill the shape that it is to have.
+    """
+    shape, rank = site.shape, len(site.shape)
+    first = first if site.shape_of(first) == shape else site.emit(ops.Expand(shape), first)
+    small = site.shape_of(second)
+    small = (1,) * (rank - len(small)) + small
+    operands = [first, reshaped(site, second, small, label)]
+    source, turns, to_last = (), False, (0, *range(2, rank), 1)
+    if rank > 4 or (rank == 4 and small != shape):
+        source, turns = _source_of(site, first, to_last)
+        turns |= small[1] == shape[1] and max(small[2:]) == 1
+    if turns:
+        operands = [site.emit(ops.Transpose(to_last), x, label=label) for x in operands]
+    sizes = _image_sizes(*map(site.shape_of, operands), source)
+    if sizes is None:
+        operands[1] = site.emit(ops.Expand(site.shape_of(operands[0])), operands[1])
+        sizes = [image_shape(site.shape_of(operands[0]))] * 2
+    images = [reshaped(site, x, size, label) for x, size in zip(operands, sizes, strict=True)]
+    result = site.emit(operator, *images, label=label, quantisation=quantisation)
+    result = reshaped(site, result, site.shape_of(operands[0]), label)
+    to_first = (0, rank - 1, *range(1, rank - 1))
+    return site.emit(ops.Transpose(to_first), result, label=label) if turns else result
+
+
+def _source_of(site: Site, x: str, to_last: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+    """Return the shape from which movements made a value, and whether its channels lie last there.
+
+    Functions of single elements between the movements and the value do not matter.
+    """
+    made = site.view.producer(x)
+    while made is not None and isinstance(
+        made.attributes, ops.Quantize | ops.Dequantize | ops.Unary | ops.QLut
+    ):
+        x = made.inputs[0]
+        made = site.view.producer(x)
+    source, places = moved_elements(site.view, x, TURNS)
+    in_order = (np.diff(places.transpose(to_last).ravel()) == 1).all()
+    return site.shape_of(source), source != x and bool(in_order)
+
+
+def _image_sizes(
+    whole: tuple[int, ...], small: tuple[int, ...], wanted: tuple[int, ...]
+) -> list[tuple[int, ...]] | None:
+    """Return shapes of rank 4 for a value and for one that is broadcast to it; None without any.
+
+    They keep the last axis, and join neighbours along which the second value has as many elements
+    as the first, or one. The first value has the wanted shape if that is possible.
+    """
+    if len(whole) < 4:
+        return [image_shape(whole), image_shape(small)]
+    found = []
+    for cut in combinations(range(1, len(whole) - 1), 2):
+        ends = pairwise((0, *cut, len(whole) - 1))
+        outer = [(math.prod(whole[a:b]), math.prod(small[a:b])) for a, b in ends]
+        if all(part in (1, size) for size, part in outer):
+            found.append([*zip(*outer, (whole[-1], small[-1]), strict=True)])
+    return max(found, key=lambda sizes: sizes[0] == wanted, default=None)

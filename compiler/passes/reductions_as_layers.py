@@ -1,9 +1,8 @@
-"""Rewrite what lies between layers as layers: means, maxima, factors of pixels and channels.
+"""Rewrite what lies between layers as layers: means, maxima, factors and terms of channels.
 
-A mean over channels is a product with equal weights, and a factor of each pixel is repeated for all
-channels by a product with ones. A mean or maximum over rows is a pool. A maximum over channels is
-one, too, of the pixels in the place of channels. Batch normalisation behind a function that is no
-layer is a depthwise convolution of single pixels.
+A mean over channels is a product with equal weights. A mean or maximum over rows is a pool. A
+maximum over channels is one, too, of the pixels in the place of channels. Batch normalisation
+behind a function that is no layer is a depthwise convolution of single pixels.
 """
 
 import math
@@ -18,8 +17,6 @@ from .patterns import TO_FIRST, TO_LAST, is_float32, is_per_tensor, reshaped
 
 ADD, MULTIPLY = ops.Binary("Add"), ops.Binary("Mul")
 IMAGE = 4
-OF_NORMS = ops.Unary("Sqrt"), ops.Unary("Reciprocal")
-"""Functions whose results scale the rows of a norm."""
 
 POINT = ops.Conv((1, 1), (0, 0, 0, 0), (1, 1), 1)
 
@@ -108,29 +105,6 @@ def _pooled(site: Site, x: str, reduce: ops.Reduce) -> str:
     return reshaped(site, site.emit(ops.Transpose(TO_LAST), result) if last else result, site.shape)
 
 
-@rule(op(MULTIPLY, computed("x"), computed("gate"),
-         result=is_float32, commutative=True))  # fmt: skip
-def repeat_gate(site: Site, x: str, gate: str) -> str | None:
-    """x * gate of each pixel -> x * Conv(gate) with ones, for all channels."""
-    shape, given = site.shape_of(x), site.shape_of(gate)
-    image = len(shape) == IMAGE
-    axis = 1 if image else len(shape) - 1
-    if len(given) != len(shape) or len(shape) not in (3, IMAGE) or shape[axis] == 1:
-        return None
-    if (
-        given != (*shape[:axis], 1, *shape[axis + 1 :])
-        or math.prod(given[2 if image else 1 :]) == 1
-    ):
-        return None
-    made = site.view.producer(gate)
-    if made is None or not isinstance(made.attributes, ops.Unary) or made.attributes in OF_NORMS:
-        return None
-    ones = np.ones((shape[1], 1, 1, 1) if image else (1, shape[-1]), np.float32)
-    constant = site.constant(ones, f"{site.root.name}.ones")
-    wide = site.emit(POINT if image else ops.MatMul(), gate, constant)
-    return site.emit(MULTIPLY, x, wide)
-
-
 _SCALED = op(MULTIPLY, computed("x"), constant("factor"), capture="times",
              private=True, commutative=True)  # fmt: skip
 
@@ -159,5 +133,5 @@ def normalise_by_layer(site: Site, x: str, factor: str, offset: str) -> str | No
 
 
 def reductions_as_layers(graph: Graph) -> Graph:
-    """Write means, maxima, gates and norms by channel as layers."""
-    return rewrite(graph, reduce_by_layer, repeat_gate, normalise_by_layer)
+    """Write means, maxima and norms by channel as layers."""
+    return rewrite(graph, reduce_by_layer, normalise_by_layer)

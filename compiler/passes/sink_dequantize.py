@@ -176,12 +176,24 @@ _SPREAD = either(
 )
 
 
-@rule(op(ops.Binary("Mul"), value("x"), _SPREAD, commutative=True))
-def drop_spread(site: Site, x: str, small: str, scaling: ops.Dequantize | None) -> str | None:
+COMBINED = tuple(ops.Binary(kind) for kind in ("Mul", "Add", "Sub"))
+
+
+@rule(op(COMBINED, each(either(_SPREAD, value())), capture="function"))
+def drop_spread(
+    site: Site,
+    function: ops.Binary,
+    small: tuple[str | None, ...],
+    scaling: tuple[ops.Dequantize | None, ...],
+) -> str | None:
     """x * Expand(small) -> x * small, as of gates that PyTorch's `expand_as` repeats."""
-    if np.broadcast_shapes(site.shape_of(x), site.shape_of(small)) != site.shape:
-        return None
-    return site.emit(ops.Binary("Mul"), x, site.emit(scaling, small) if scaling else small)
+    given = zip(site.root.inputs, small, scaling, strict=True)
+    kept = [
+        name if inner is None else site.emit(outer, inner) if outer else inner
+        for name, inner, outer in given
+    ]
+    shape = np.broadcast_shapes(*map(site.shape_of, kept))
+    return site.emit(function, *kept) if any(small) and shape == site.shape else None
 
 
 @rule(op(ops.Quantize, dequantised("x"), capture="target"))

@@ -18,7 +18,12 @@ from ..host import host_target, plan_host, report_of_host
 from ..host.kernel_store import compile_host, used_choices
 from ..module import Module
 from ..placement import misfits, placed_layers, placement_report
-from ..placement.host_products import host_products, idle_sentence, unmarked_masks
+from ..placement.host_products import (
+    host_combinations,
+    host_products,
+    idle_sentence,
+    unmarked_masks,
+)
 from ..scheduling.bound_report import report_of
 from ..scheduling.candidate_timer import CandidateTimer, Times
 from ..scheduling.given_schedules import refuse_unknown_layers, refuse_unknown_nodes
@@ -220,7 +225,7 @@ class _Compiler:
         placement = placement_report(
             graph, layers, request.placement, placed.decision, request.costs
         )
-        products = host_products(graph, placed.decision)
+        products = host_products(graph, placed.decision) + host_combinations(graph)
         if request.configuration.row_statistics != "none":
             products += unmarked_masks(graph)
         report = {

@@ -9,6 +9,7 @@ from ..passes.keep_rows import keep_rows, rows_in_place
 from ..passes.keys_first import keys_first
 from ..passes.merge_duplicates import merge_duplicates
 from ..passes.recognise_rows import recognise_rows
+from ..passes.repeat_channels import repeat_channels
 from ..passes.split_pools import split_pools
 from ..passes.transpose_on_host import transpose_on_host
 from ..passes.wide_weights import narrow_weights
@@ -40,7 +41,7 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
             graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)
-        graph = keys_first(graph)
+        graph = repeat_channels(keys_first(graph))
     graph, _ = narrow_weights(graph, lambda node: node.outputs[0].name in refused)
     decision = decide(
         graph, configuration, request.options, request.placement, request.costs, refused

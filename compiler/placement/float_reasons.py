@@ -32,7 +32,7 @@ def float_reasons(graph: Graph) -> dict[str, str]:
         if not isinstance(node.attributes, LAYERS) or node.outputs[0].type.dtype != "float32":
             continue
         if isinstance(node.attributes, ops.Pointwise):
-            ahead = behind = _is_elementwise
+            ahead = behind = is_elementwise
         else:
             ahead, behind = is_move, lambda user: joins_layer(graph, user)
         source, reader = _source(graph, node, ahead), float_reader(graph, node, behind)
@@ -46,7 +46,8 @@ def is_move(node: Node) -> bool:
     return isinstance(node.attributes, MOVES)
 
 
-def _is_elementwise(node: Node) -> bool:
+def is_elementwise(node: Node) -> bool:
+    """Tell whether a node computes element by element, or only moves elements."""
     return isinstance(node.attributes, (ops.Pointwise, *MOVES))
 
 

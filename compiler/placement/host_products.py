@@ -11,7 +11,7 @@ from ..graph.operators.integer import Accelerated
 from ..passes.expand_recurrent_layers import MAX_STEPS
 from ..passes.recognise_own_kernels import has_integer_form
 from .decide import Decision
-from .float_reasons import float_reader, is_move, joins_layer
+from .float_reasons import float_reader, is_elementwise, is_move, joins_layer
 
 CONVOLUTION, DENSE, PRODUCT, RECURRENT, OWN = (
     "convolution", "dense layer", "matrix product", "recurrent layer", "own kernel",
@@ -51,6 +51,21 @@ ADVICE = {
 """The beginning of a reason -> what to do about it."""
 
 FACTORS_AND_SUMS = "Add", "Mul", "Div"
+
+QUOTIENT = "no division of integers; multiply by the reciprocal instead, quantised"
+RESULT = "result not quantised"
+BY_CHANNEL = "scales by channel"
+
+MAX_SEARCHED = 64
+"""Number of values to look at behind a function of two values."""
+
+SUM = "elementwise sum"
+
+COMBINED = {
+    "Mul": ("elementwise product", ops.QMul), "Div": ("quotient", ()),
+    "Add": (SUM, ops.QAdd), "Sub": (SUM, ops.QAdd),
+}  # fmt: skip
+"""Functions of two values: their kind, and their form in int8."""
 
 Row = dict[str, Any]
 
@@ -107,6 +122,74 @@ def host_products(graph: Graph, decision: Decision | None = None) -> list[Row]:
     return rows
 
 
+def host_combinations(graph: Graph) -> list[Row]:
+    """Return rows like those of `host_products` for sums and products of two quantised values.
+
+    They are elementwise, one of the values perhaps broadcast, and have no multiplications of
+    layers, `macs`. Sums of other results in float are left out: some quantisers leave them so.
+    """
+    if not accelerated_nodes(graph):
+        return []
+    found: dict[str, Counter[str]] = {}
+    for node in graph.nodes:
+        operator = node.attributes
+        if isinstance(operator, ops.Binary) and operator.kind in COMBINED:
+            kind, _ = COMBINED[operator.kind]
+            reason = _combined_reason(graph, node)
+            if len(_integers_behind(graph, node)) > 1 and (kind, reason) != (SUM, INPUT):
+                found.setdefault(kind, Counter())[reason] += 1
+    forms = dict(COMBINED.values())
+    rows = []
+    for kind, reasons in found.items():
+        count, form = reasons.total(), forms[kind]
+        whole = count + sum(isinstance(node.attributes, form) for node in graph.nodes)
+        sentence = _sentence(kind, whole, reasons)
+        if not reasons.keys().isdisjoint((RESULT, INPUT)):
+            sentence += f"; {ADVICE[INPUT]}"
+        rows.append(
+            {"kind": kind, "host": count, "all": whole, "macs": 0, "reasons": dict(reasons),
+             "sentence": sentence}
+        )  # fmt: skip
+    return rows
+
+
+def _integers_behind(graph: Graph, node: Node) -> set[str]:
+    """Return the integers of which a node is an elementwise function; none if it has others, too.
+
+    The search ends after `MAX_SEARCHED` values.
+    """
+    waiting, seen, found = [*node.inputs], set[str](), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or graph.is_constant(name):
+            continue
+        seen.add(name)
+        maker = graph.producer(name)
+        if maker is None or len(seen) > MAX_SEARCHED:
+            return set()
+        if isinstance(maker.attributes, ops.Dequantize | ops.GeneralDequantize):
+            found.add(maker.inputs[0])
+        elif is_elementwise(maker):
+            waiting += maker.inputs
+        else:
+            return set()
+    return found
+
+
+def _combined_reason(graph: Graph, node: Node) -> str:
+    """Say why the accelerator cannot compute a function of two quantised values."""
+    given = [_quantised_as(graph, name) for name in node.inputs]
+    if not all(given):
+        return INPUT
+    wider = [dtype for dtype in given if dtype not in ("int8", "uint8")]
+    if wider:
+        return wider[0] if wider[0] == DYNAMIC else f"{WIDER}{wider[0]}"
+    if float_reader(graph, node, lambda user: joins_layer(graph, user)):
+        return RESULT
+    assert isinstance(node.attributes, ops.Binary), "functions of two values"
+    return QUOTIENT if node.attributes.kind == "Div" else BY_CHANNEL
+
+
 def unmarked_masks(graph: Graph) -> list[Row]:
     """Return a row like those of `host_products` for softmaxes of scores and inputs in float."""
     if not accelerated_nodes(graph):
@@ -120,6 +203,7 @@ def unmarked_masks(graph: Graph) -> list[Row]:
             "kind": "softmax",
             "host": count,
             "all": sum(isinstance(n.attributes, ops.Softmax | ops.QSoftmax) for n in graph.nodes),
+            "macs": 0,
             "reasons": {f"input `{name}` is added in float": count},
             "sentence": f"softmax in float on the host, as input `{name}` is added and may hold "
             f"any numbers: if they are a mask, 0 and below -1,000, give `--mask {name}`",

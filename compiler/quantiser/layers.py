@@ -4,7 +4,6 @@ These are the groups that the recognising passes find between Dequantize and Qua
 found here therefore becomes one integer operator.
 """
 
-import math
 from collections.abc import Callable, Iterable
 
 from ...errors import CompileError
@@ -185,12 +184,8 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
         graph.types[inputs[0]] != node.output.type or excludes(graph, match["constant"])
     ):
         return None
-    if kind == "add" and node.output.type.shape not in shapes:
+    if kind in ("add", "mul") and node.output.type.shape not in shapes:
         return None
-    if kind == "mul" and shapes[0] != shapes[1]:
-        (n, c, *_), small = node.output.type.shape, min(shapes, key=math.prod)
-        if node.output.type.shape not in shapes or small != (n, c, 1, 1):
-            return None
     if kind == "matmul":
         if shapes[0][:-2] != shapes[1][:-2]:
             return None

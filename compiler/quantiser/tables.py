@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -92,24 +93,20 @@ def without_lone_layers(
     without a quantised reader if it reads one of `apart`, the outputs of Concats that stay in
     float. Constants are added apart in scores alone: elsewhere the reader's own point holds the
     sum, as with position embeddings. Elementwise products of two activations stay where a weighted
-    layer or a matrix product reads them, as behind a gate, and within recurrent cells: elsewhere
-    their rounding is one more, and in masks of a spectrum the largest of all.
+    layer reads them, directly or behind other products and sums, or a matrix product does, as
+    behind a gate, and within recurrent cells: elsewhere their rounding is one more, and in masks of
+    a spectrum the largest of all. Before a matrix product, a sum of products is a rotary embedding.
     """
     while True:
         produced = {layer.output for layer in layers}
         counts = Counter(origin(graph, name) for layer in layers for name in layer.inputs)
-        multiplied = set(
-            reach(
-                (
-                    origin(graph, name)
-                    for layer in layers
-                    if layer.weighted or layer.kind == "matmul"
-                    for name in layer.inputs
-                ),
-                lambda name: _joined(graph, name),
-            )
-        )
-        multiplied |= cells(graph, layers)
+        combined = {layer.output: layer for layer in layers if layer.kind in ("add", "mul")}
+        multiplied = set(cells(graph, layers))
+        weighted = [layer for layer in layers if layer.weighted]
+        products = [layer for layer in layers if layer.kind == "matmul"]
+        for readers, inner in ((weighted, combined), (products, {})):
+            sources = (origin(graph, name) for layer in readers for name in layer.inputs)
+            multiplied.update(reach(sources, partial(_joined, graph, inner)))
         scores = {name for layer in layers if layer.kind == "softmax" for name in layer.inputs}
         kept = [
             layer
@@ -123,11 +120,14 @@ def without_lone_layers(
         layers = kept
 
 
-def _joined(graph: Graph, name: str) -> Iterable[str]:
-    """Return the origins of the parts of a Concat."""
+def _joined(graph: Graph, combined: Mapping[str, FloatLayer], name: str) -> Iterable[str]:
+    """Return the origins of the parts of a Concat, or of what a sum or product combines."""
     node = graph.producer(name)
     joins = node is not None and isinstance(node.attributes, ops.Concat)
-    return (origin(graph, part) for part in node.inputs) if node and joins else ()
+    parts = node.inputs if node and joins else ()
+    if name in combined:
+        parts = combined[name].inputs
+    return (origin(graph, part) for part in parts)
 
 
 def _is_lone(

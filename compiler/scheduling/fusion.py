@@ -347,7 +347,7 @@ class _Fuser:
 def hands_over(first: Kernel, second: Kernel) -> bool:
     """Whether a kernel reads another's result directly, once: not gathered, not in blocks.
 
-    A result between phases is a ring with one reader, so no partial product may read it too.
+    A result between phases is a ring with one reader, so no partial value may read it too.
     """
     given = first.output
     value = given.value or given.name
@@ -361,6 +361,12 @@ def hands_over(first: Kernel, second: Kernel) -> bool:
     return (
         [(one.name, one.shape) for one in same] == [(given.name, given.shape)]
         and bool(reads)
+        and not any(
+            read.tensor == given.name and read in phase.operands
+            for phase in phases_of(second)
+            for one in phase.partials
+            for read in one.operands
+        )
         and not any(
             phase.shares_inputs and given.name in (read.tensor for read in phase.streams)
             for phase in phases_of(second)

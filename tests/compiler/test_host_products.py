@@ -14,11 +14,14 @@ from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import HOST, Placement
 from tilewright.compiler.placement.host_products import (
     ADVICE,
+    BY_CHANNEL,
     DOUBLE,
     IN_FLOAT,
     INPUT,
     OPERANDS,
     PLACED,
+    QUOTIENT,
+    RESULT,
     UNFIT,
     WEIGHTS,
 )
@@ -264,6 +267,34 @@ def test_what_cannot_be_quantised_runs_as_it_is(tmp_path, capsys):
     assert said.endswith(
         "give the float model that it was made from, or run it as it is, without calibration\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind", "reason"),
+    [
+        ("Div", "quotient", QUOTIENT),
+        ("Mul", "elementwise product", BY_CHANNEL),
+        ("Sub", "elementwise sum", "quantised to int16"),
+        ("Add", "elementwise sum", RESULT),
+        ("Mul", "elementwise product", INPUT),
+    ],
+)
+def test_elementwise_products_and_sums_on_the_host_have_a_reason(operator, kind, reason):
+    """One value by channel is combined with a whole image; another sum runs in int8."""
+    built = Model()
+    x = built.quantised(conv(built, built.quantised("x")))
+    mean = built.quantised(built.node("GlobalAveragePool", [x]))
+    given = {BY_CHANNEL: by_channel, "quantised to int16": wide}.get(reason)
+    mean = built.node("Sigmoid", [mean]) if reason == INPUT else mean
+    y = built.node(operator, [given(built, "x") if given else x, mean])
+    y = y if reason == RESULT else built.quantised(y)
+    total = built.quantised(built.node("Add", [x, built.quantised(conv(built, x))]))
+    rows = report(built, y, total)["host_products"]
+    whole = 2 if kind == "elementwise sum" else 1
+    said = f"1 of {whole} {kind}{'s' * (whole > 1)} runs on the host: {reason}"
+    assert [row["sentence"] for row in rows] == [
+        f"{said}; {QUANTISE}" if reason in (INPUT, RESULT) else said
+    ]
 
 
 def test_dynamically_quantised_products_leave_as_sums():

@@ -14,14 +14,23 @@ from .common import StoredNode, broadcast, kernel_of, scalars
 
 @kernel_of.register
 def add(operator: QAdd, site: StoredNode) -> Kernel:
-    """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp."""
+    """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp.
+
+    Raises
+    ------
+    UnfitError
+        When `b` is broadcast along channels, which are the lanes of a step.
+    """
     first, second = site.node.inputs[:2]
+    _refuse_shared_channels(site, second)
     a = site.activation(first)
     # Separate operands get separate banks, so that `x + x` can read both at once.
     b = site.activation(second, again=first == second)
     pixel, (ma, mb) = site.pixel, operator.multipliers
     constants = scalars(operator.constant, operator.scale, site.channels)
-    return site.requantising(a[pixel] * ma + b[pixel] * mb, operator, constants)
+    small = site.graph.types[second].shape
+    place = pixel if small == site.node.output.type.shape else broadcast(pixel, small)
+    return site.requantising(a[pixel] * ma + b[place] * mb, operator, constants)
 
 
 @kernel_of.register
@@ -38,11 +47,7 @@ def multiply(operator: QMul, site: StoredNode) -> Kernel:
     """
     (first, second), (za, zb) = site.node.inputs, (operator.zero_point_a, operator.zero_point_b)
     shape, small = (site.graph.types[name].shape for name in (first, second))
-    if small[3] != shape[3]:
-        raise UnfitError(
-            f"node `{site.node.name}`: `{second}` has one value for several channels; "
-            "the host runs it"
-        )
+    _refuse_shared_channels(site, second)
     if small == shape and za and not zb:
         first, second, za, zb = second, first, zb, za
     a = site.activation(first)
@@ -63,6 +68,14 @@ def multiply(operator: QMul, site: StoredNode) -> Kernel:
         product = te.compute("product", "int32", pixel, total)
         total = product[pixel] + b[place] * -za
     return site.requantising(total, operator, constants)
+
+
+def _refuse_shared_channels(site: StoredNode, operand: str) -> None:
+    if site.graph.types[operand].shape[3] != site.node.output.type.shape[3]:
+        raise UnfitError(
+            f"node `{site.node.name}`: `{operand}` has one value for several channels; "
+            "the host runs it"
+        )
 
 
 @kernel_of.register

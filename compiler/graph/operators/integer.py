@@ -85,12 +85,22 @@ def patches_of(x: np.ndarray, op: Any, kernel: Pair, dilations: Pair, padding: i
     return windows(padded, kernel, op.strides, dilations, first=1).transpose(0, 1, 2, 4, 5, 3)
 
 
+def _broadcast_type(operator: Requantising, types: Types) -> TensorType:
+    """Return the type of the first of two operands, to which the second is broadcast."""
+    a, b = types
+    fits = a.dtype == b.dtype == "int8" and len(a.shape) == len(b.shape) == 4
+    fits = fits and all(size in (1, own) for size, own in zip(b.shape, a.shape, strict=False))
+    operator.expect(fits, "two int8 tensors of rank 4, the second broadcast to the first", types)
+    return TensorType("int8", a.shape)
+
+
 @operator("qadd", 2)
 class QAdd(Requantising):
     """Residual add: the accumulator is `a * multipliers[0] + b * multipliers[1] + constant`.
 
-    Inputs: a, b int8[N, H, W, C]. `mismatches` counts the operand pairs, out of 65,536, whose
-    result differs from the float32 definition to which the constants were fitted.
+    Inputs: a int8[N, H, W, C], and b of the same shape, or broadcast along some axes. `mismatches`
+    counts the operand pairs, out of 65,536, whose result differs from the float32 definition to
+    which the constants were fitted.
     """
 
     follows: ClassVar[bool] = True
@@ -103,10 +113,7 @@ class QAdd(Requantising):
     mismatches: int = 0
 
     def result_type(self, types: Types) -> TensorType:
-        a, b = types
-        fits = a.dtype == b.dtype == "int8" and a.shape == b.shape and len(a.shape) == 4
-        self.expect(fits, "two int8 tensors of one shape and rank 4", types)
-        return TensorType("int8", a.shape)
+        return _broadcast_type(self, types)
 
     def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         first, second = self.multipliers
@@ -140,11 +147,7 @@ class QMul(Requantising):
     mismatches: int = 0
 
     def result_type(self, types: Types) -> TensorType:
-        a, b = types
-        fits = a.dtype == b.dtype == "int8" and len(a.shape) == len(b.shape) == 4
-        fits = fits and all(size in (1, own) for size, own in zip(b.shape, a.shape, strict=False))
-        self.expect(fits, "two int8 tensors of rank 4, the second broadcast to the first", types)
-        return TensorType("int8", a.shape)
+        return _broadcast_type(self, types)
 
     def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         left, right = a.astype(np.int32), b.astype(np.int32)

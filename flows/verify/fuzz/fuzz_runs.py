@@ -158,7 +158,7 @@ class FuzzRunner:
         products = sum(macs_of(module.graph, node) > 0 for node in module.graph.nodes)
         reasons: Counter[str] = Counter()
         for row in module.report["host_products"]:
-            reasons.update(row["reasons"])
+            reasons.update(row["reasons"] if row["macs"] else {})
         return replace(outcome, products=products, reasons=reasons)
 
     def compare(self, module: Module, seed: int, device: str) -> FuzzOutcome:

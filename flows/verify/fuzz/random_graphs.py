@@ -237,6 +237,7 @@ class _Drawing:
         return numbers
 
     def _draw_add(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
+        """Add values of one shape, or, more rarely, one that is broadcast to another."""
         chance = self.chance
         alike = [i for i, shape in enumerate(self.shapes) if shape == self.shapes[source]]
         widest = chance.choice((3, 200, 32767))
@@ -247,16 +248,21 @@ class _Drawing:
             "zero_point_y": self._byte(),
             **self._clamp(),
         }
+        if chance.random() < 0.3:
+            return self._broadcast_pair(source), numbers
         pair = [source, chance.choice(alike)]
         chance.shuffle(pair)
         return tuple(pair), numbers
 
     def _draw_multiply(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
         """Multiply a value by one of its shape or one that is broadcast to it."""
-        chance = self.chance
+        return self._broadcast_pair(source), self._product_numbers()
+
+    def _broadcast_pair(self, source: int) -> tuple[int, int]:
+        """Draw a value and one of its shape or one that is broadcast to it."""
         both = [pair for i in range(len(self.shapes)) for pair in ((source, i), (i, source))]
         pairs = [(a, b) for a, b in both if _broadcasts(self.shapes[b], self.shapes[a])]
-        return chance.choice(pairs), self._product_numbers()
+        return self.chance.choice(pairs)
 
     def _draw_blend(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
         """A step of a state; one of two equal operands is left to the host."""

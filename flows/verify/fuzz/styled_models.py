@@ -269,18 +269,23 @@ class StyledModel(GrowingModel):
         return self.quantised(out, self.chance.uniform(0.01, 0.06))
 
     def excited(self, source: str) -> str:
-        """Squeeze-and-excite: a product with one number for each channel."""
-        shape = self.shapes[source]
-        mean = self.node("GlobalAveragePool", [source], (*shape[:2], 1, 1))
-        mean = self.quantised(self.averaged(mean), 0.03)
-        inner = self.operand(mean)
-        gate = self.node(
-            "Conv", [inner, *self.weights(inner, (shape[1], shape[1], 1, 1), 0)], (*shape[:2], 1, 1)
-        )
-        gate = self.quantised(gate, 0.05)
-        gate = self.node(self.chance.choice(("Sigmoid", "HardSigmoid")), [gate], (*shape[:2], 1, 1))
-        out = self.node("Mul", [source, self.quantised(gate, 1 / 255)], shape)
-        return self.quantised(out, self.chance.uniform(0.01, 0.06))
+        """Combine an image with one number for each channel or each pixel, in either order."""
+        shape, chance = self.shapes[source], self.chance
+        by_channel = chance.random() < 0.6
+        small, inner = (*shape[:2], 1, 1), source
+        if by_channel:  # squeeze-and-excite, or a term for each channel
+            mean = self.node("GlobalAveragePool", [source], small)
+            inner = self.quantised(self.averaged(mean), 0.03)
+        else:  # attention by position
+            small = (shape[0], 1, *shape[2:])
+        inner = self.operand(inner)
+        weights = self.weights(inner, (small[1], shape[1], 1, 1), 0)
+        gate = self.quantised(self.node("Conv", [inner, *weights], small), 0.05)
+        gate = self.node(chance.choice(("Sigmoid", "HardSigmoid")), [gate], small)
+        pair = [source, self.quantised(gate, 1 / 255)]
+        chance.shuffle(pair)
+        out = self.node(chance.choice(("Mul", "Mul", "Add", "Sub")), pair, shape)
+        return self.quantised(out, chance.uniform(0.01, 0.06))
 
     def transposed(self, source: str) -> str:
         """A transposed convolution."""

@@ -48,6 +48,23 @@ def test_a_product_with_a_gate_for_each_channel_is_a_layer() -> None:
     assert kinds_of(net, x) == ["conv", "pool", "conv", "table", "mul", "conv"]
 
 
+def test_products_behind_each_other_and_before_sums_are_layers() -> None:
+    """As of coordinate attention, residual squeeze-and-excite and FiLM."""
+    net = Net(4, 8, 8)
+    x = net.conv("x", 4, 4)
+    rows, columns = (
+        net.node("Sigmoid", net.conv(net.node("ReduceMean", x, axes=[axis]), 4, 4, kernel=1))
+        for axis in (2, 3)
+    )
+    gated = net.node("Mul", columns, net.node("Mul", x, rows))
+    x = net.conv(net.node("Add", gated, x), 4, 4)
+    assert kinds_of(net, x).count("mul") == 2
+    term = net.conv(net.node("GlobalAveragePool", x), 4, 4, kernel=1)
+    modulated = net.node("Add", net.node("Mul", x, term), net.conv(term, 4, 4, kernel=1))
+    found = kinds_of(net, net.conv(modulated, 4, 4))
+    assert (found.count("mul"), found.count("add")) == (3, 2)
+
+
 def test_an_average_over_uneven_windows_stays_in_float() -> None:
     net = Net(3, 8, 8)
     x = net.node("AveragePool", net.conv("x", 4, 3), kernel_shape=[3, 3], pads=[1, 1, 1, 1])

@@ -123,7 +123,7 @@ def test_products_of_all_kinds_of_operands_are_drawn():
 def test_products_of_two_activations_are_drawn_as_attention_has_them():
     """With zero points on both sides, with heads that share keys, and scores behind a table."""
     kinds = set()
-    for seed in range(1, 401):
+    for seed in range(1, 601):
         graph = realise(random_sketch(seed))
         made = {node.outputs[0].name: node for node in graph.nodes}
         for node in graph.nodes:
