@@ -91,8 +91,8 @@ def int8_parts(
 ) -> Iterator[tuple[Box, np.ndarray]]:
     """Boxes that add up to a box of weights, and their int8 elements.
 
-    The first one is everything, clipped. What is missing is everything again if two thirds of
-    the tiles need more, else single tiles.
+    The first one is everything, clipped. What is missing is everything again if more than two
+    thirds of the tiles need more, else single tiles.
     """
     if weights.dtype != WIDE:
         yield whole_box(weights.shape), weights

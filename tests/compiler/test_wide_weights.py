@@ -1,5 +1,6 @@
 """Weights of nine bits, as uint8 ones have once their zero point is subtracted."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from onnxruntime import quantization
 
 from tilewright import Accelerator, lower, schedule_kernel, te
 from tilewright.compiler.accelerator.kernels import build_kernel
+from tilewright.compiler.accelerator.wide_weights import int8_parts
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
@@ -28,6 +30,7 @@ from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import STRICT_PLACEMENT, Placement
 from tilewright.compiler.quantiser import accelerated_share
 from tilewright.compiler.scheduling.fusion import fuse
+from tilewright.compiler.te.box import extents_of
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import DEFAULT, PRESETS
@@ -162,6 +165,21 @@ def test_only_tiles_with_wide_weights_take_a_second_product():
 
 def gemm_steps(program: Sequence[Instruction]) -> int:
     return sum(one.rows() * one.tiles() for one in program if isinstance(one, Gemm))
+
+
+@pytest.mark.parametrize(("wide", "further"), [(1, 1), (6, 6), (7, 9)])
+def test_single_tiles_are_multiplied_again_up_to_two_thirds_of_a_box(wide, further):
+    lanes_in, lanes_out = DEFAULT.lanes_in, DEFAULT.lanes_out
+    weights = np.zeros((1, 1, 3 * lanes_in, 3 * lanes_out), np.int16)
+    for tile in range(wide):
+        weights[0, 0, tile // 3 * lanes_in, tile % 3 * lanes_out] = 200
+    (_, clipped), *rest = int8_parts(weights, None, DEFAULT)
+    tiles = sum(math.prod(extents_of(box)) for box, _ in rest) // (lanes_in * lanes_out)
+    assert tiles == further
+    total = clipped.astype(np.int16)
+    for box, term in rest:
+        total[tuple(slice(*pair) for pair in box)] += term
+    np.testing.assert_array_equal(total, weights)
 
 
 def test_sums_that_might_not_be_rounded_exactly_are_rounded_on_the_host():
