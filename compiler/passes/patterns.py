@@ -264,11 +264,11 @@ def of_pair(
     label: str = "",
     quantisation: Quantisation | None = None,
 ) -> str:
-    """Emit an operator of two images for operands of any rank that broadcast to the root's shape.
+    """Emit a sum or product of images for operands of any rank, broadcast to the root's shape.
 
-    The channels become the last axis where the second operand has one value for each, or where the
-    elements already lie so. The first operand, or else the second one, is repeated where it does
-    not fill the shape that it is to have.
+    Channels become the last axis if the second operand has one value for each of them, or if the
+    elements lie in that order anyway. The first operand is repeated if it is smaller than the root,
+    and the second one if no images of rank 4 can say how it is broadcast.
     """
     shape, rank = site.shape, len(site.shape)
     first = first if site.shape_of(first) == shape else site.emit(ops.Expand(shape), first)
@@ -293,9 +293,9 @@ def of_pair(
 
 
 def _source_of(site: Site, x: str, to_last: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """Return the shape from which movements made a value, and whether its channels lie last there.
+    """Return the shape that a value had before movements, and whether its channels lay last then.
 
-    Functions of single elements between the movements and the value do not matter.
+    Elementwise functions behind the movements are passed over.
     """
     made = site.view.producer(x)
     while made is not None and isinstance(

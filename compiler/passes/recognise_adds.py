@@ -43,7 +43,7 @@ def recognise_adds(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
 
 
 def _filled(site: Site, operand: str) -> str:
-    """Return an operand, in the result's shape if it is constant."""
+    """Return an operand; a constant is repeated to the result's shape."""
     if not site.is_constant(operand):
         return operand
     return site.constant(np.broadcast_to(site.data(operand), site.shape), operand)

@@ -133,5 +133,5 @@ def normalise_by_layer(site: Site, x: str, factor: str, offset: str) -> str | No
 
 
 def reductions_as_layers(graph: Graph) -> Graph:
-    """Write means, maxima and norms by channel as layers."""
+    """Rewrite means, maxima and norms by channel as layers."""
     return rewrite(graph, reduce_by_layer, normalise_by_layer)

@@ -1,4 +1,4 @@
-"""Repeat an operand that has one value for several channels, as of attention by position.
+"""Repeat an operand that has one value for all channels, as attention by position does.
 
 The lanes of a step are channels, so an addition or a product reads a value for each. The array
 repeats it: a convolution of single pixels, whose weights are 1, copies a channel to all others.
@@ -29,5 +29,5 @@ def repeat_channel(site: Site, a: str, b: str) -> str | None:
 
 
 def repeat_channels(graph: Graph) -> Graph:
-    """Give additions and products operands of as many channels as their results."""
+    """Repeat operands of one channel for additions and products of several."""
     return rewrite(graph, repeat_channel)

@@ -176,17 +176,17 @@ _SPREAD = either(
 )
 
 
-COMBINED = tuple(ops.Binary(kind) for kind in ("Mul", "Add", "Sub"))
+_PAIRED = tuple(ops.Binary(kind) for kind in ("Mul", "Add", "Sub"))
 
 
-@rule(op(COMBINED, each(either(_SPREAD, value())), capture="function"))
+@rule(op(_PAIRED, each(either(_SPREAD, value())), capture="function"))
 def drop_spread(
     site: Site,
     function: ops.Binary,
     small: tuple[str | None, ...],
     scaling: tuple[ops.Dequantize | None, ...],
 ) -> str | None:
-    """x * Expand(small) -> x * small, as of gates that PyTorch's `expand_as` repeats."""
+    """x * Expand(small) -> x * small, as of gates that PyTorch's `expand_as` repeats; also sums."""
     given = zip(site.root.inputs, small, scaling, strict=True)
     kept = [
         name if inner is None else site.emit(outer, inner) if outer else inner

@@ -154,9 +154,9 @@ def host_combinations(graph: Graph) -> list[Row]:
 
 
 def _integers_behind(graph: Graph, node: Node) -> set[str]:
-    """Return the integers of which a node is an elementwise function; none if it has others, too.
+    """Return the quantised values of which alone a node is an elementwise function.
 
-    The search ends after `MAX_SEARCHED` values.
+    Empty if it depends on anything else, or on more than `MAX_SEARCHED` values.
     """
     waiting, seen, found = [*node.inputs], set[str](), set[str]()
     while waiting:

@@ -347,7 +347,7 @@ class _Fuser:
 def hands_over(first: Kernel, second: Kernel) -> bool:
     """Whether a kernel reads another's result directly, once: not gathered, not in blocks.
 
-    A result between phases is a ring with one reader, so no partial value may read it too.
+    A result between phases is a ring with one reader, so no partial product or sum may read it too.
     """
     given = first.output
     value = given.value or given.name

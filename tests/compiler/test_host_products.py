@@ -280,7 +280,7 @@ def test_what_cannot_be_quantised_runs_as_it_is(tmp_path, capsys):
     ],
 )
 def test_elementwise_products_and_sums_on_the_host_have_a_reason(operator, kind, reason):
-    """One value by channel is combined with a whole image; another sum runs in int8."""
+    """A value for each channel meets a whole image; another sum runs in int8."""
     built = Model()
     x = built.quantised(conv(built, built.quantised("x")))
     mean = built.quantised(built.node("GlobalAveragePool", [x]))
@@ -295,6 +295,15 @@ def test_elementwise_products_and_sums_on_the_host_have_a_reason(operator, kind,
     assert [row["sentence"] for row in rows] == [
         f"{said}; {QUANTISE}" if reason in (INPUT, RESULT) else said
     ]
+
+
+def test_sums_with_values_that_were_never_quantised_need_no_reason():
+    """Quantisers of matrix products alone leave residual sums in float."""
+    built = Model()
+    x = built.quantised(conv(built, built.quantised("x")))
+    mean = built.node("Sigmoid", [built.quantised(built.node("GlobalAveragePool", [x]))])
+    total = built.quantised(built.node("Add", [x, mean]))
+    assert report(built, total)["host_products"] == []
 
 
 def test_dynamically_quantised_products_leave_as_sums():

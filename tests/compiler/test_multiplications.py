@@ -19,9 +19,11 @@ from tilewright.compiler.graph import (
     TensorType,
     Value,
     evaluate,
+    operators,
     verify,
 )
 from tilewright.compiler.graph.fit import fit_product
+from tilewright.compiler.passes.recognise_rotary import recognise_rotary
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.placement import Placement
 from tilewright.isa.configuration import PRESETS
@@ -202,6 +204,30 @@ def test_a_gate_that_is_expanded_is_read_as_it_is(between, operator):
     graph = agree(build.made([made], x=(1, 24, 5, 6), gate=(1, 24, 1, 1)), 1)
     assert [node.op for node in graph.nodes].count("qmul" if operator == "Mul" else "qadd") == 1
     assert "expand" not in {node.op for node in graph.nodes}
+
+
+@pytest.mark.parametrize("operator", ["Mul", "Add"])
+def test_two_values_that_are_both_expanded_keep_the_shape_of_their_result(operator):
+    build = Model()
+    wide = [build.hold(np.array((1, 24, 5, 6)), "shape") for _ in "ab"]
+    pair = [
+        build.node("Expand", [build.quantised(name), shape])
+        for name, shape in zip("ab", wide, strict=True)
+    ]
+    made = build.quantised(build.node(operator, pair))
+    agree(build.made([made], a=(1, 24, 1, 1), b=(1, 24, 5, 1)), 1)
+
+
+def test_a_sum_with_a_smaller_value_is_no_rotary_embedding():
+    """Here, a row that is added to all rows."""
+    kind = Quantisation(0.1, 0)
+    builder = Builder("sum", [Value("x", TensorType("int8", (1, 1, 6, 16), kind))])
+    row = operators.QSlice((0, 0, 2, 0), (1, 1, 3, 16), (1, 1, 1, 1))
+    cut = builder.emit(row, ["x"], "cut", "row", kind)
+    total = builder.emit(QAdd((60, 37), 0, 0.01, 0), ["x", cut], "sum", "total", kind)
+    turned = builder.emit(operators.Transpose((0, 2, 1, 3)), [total], "turn", "y", kind)
+    graph = verify(builder.graph([Output("y", turned)]))
+    assert recognise_rotary(graph, 8) == graph
 
 
 @pytest.mark.parametrize("keep", [1, 0])

@@ -29,6 +29,7 @@ def add(operator: QAdd, site: StoredNode) -> Kernel:
     pixel, (ma, mb) = site.pixel, operator.multipliers
     constants = scalars(operator.constant, operator.scale, site.channels)
     small = site.graph.types[second].shape
+    # Fusion takes a constant index for broadcasting, so a whole operand has none.
     place = pixel if small == site.node.output.type.shape else broadcast(pixel, small)
     return site.requantising(a[pixel] * ma + b[place] * mb, operator, constants)
 

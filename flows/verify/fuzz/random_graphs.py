@@ -259,7 +259,7 @@ class _Drawing:
         return self._broadcast_pair(source), self._product_numbers()
 
     def _broadcast_pair(self, source: int) -> tuple[int, int]:
-        """Draw a value and one of its shape or one that is broadcast to it."""
+        """Draw two values: the second has the first one's shape, or is broadcast to it."""
         both = [pair for i in range(len(self.shapes)) for pair in ((source, i), (i, source))]
         pairs = [(a, b) for a, b in both if _broadcasts(self.shapes[b], self.shapes[a])]
         return self.chance.choice(pairs)

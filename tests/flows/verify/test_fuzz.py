@@ -265,6 +265,17 @@ def test_a_product_that_the_report_does_not_name_is_a_failure(monkeypatch):
     assert "multiplications on the host without a reason" in failure.text
 
 
+def test_elementwise_products_are_not_counted_as_products_of_layers(monkeypatch):
+    row = {"macs": 0, "reasons": {"no division of integers": 2}}
+    monkeypatch.setattr(
+        "tilewright.compiler.pipeline.compile.host_combinations", lambda graph: [row]
+    )
+    with FuzzRunner() as run:
+        outcome = run(realise(random_sketch(2)), PRESETS["4x4"], 2, "sim")
+    assert outcome.kind == "equal"
+    assert not outcome.reasons
+
+
 @pytest.mark.parametrize("build", [random_model, styled_model])
 def test_fewer_steps_give_the_beginning_of_a_model(build):
     """The weights of the first layers stay, so that a failure stays too."""
