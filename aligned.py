@@ -10,6 +10,11 @@ ALIGNMENT_BYTES = 64
 """A cache line of the host, and the alignment of constants and activations of the accelerator."""
 
 
+def round_down(number: int, step: int) -> int:
+    """Return the last multiple of `step` up to a number."""
+    return number // step * step
+
+
 def round_up(number: int, step: int) -> int:
     """Return the next multiple of `step`."""
     return -(-number // step) * step

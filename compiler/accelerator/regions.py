@@ -19,6 +19,10 @@ class RegionRequest(NamedTuple):
     least: int
     wanted: int
 
+    def with_room(self, size: int) -> "RegionRequest":
+        """The request of a buffer that wants as many bytes, too."""
+        return RegionRequest(self.least, max(self.wanted, size))
+
 
 def region_request(size: int, between: bool) -> RegionRequest:
     """The space that a buffer of ACT requests.

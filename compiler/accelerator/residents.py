@@ -12,6 +12,7 @@ from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
+from ...aligned import round_down, round_up
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction
 from ..te.box import Box, extents_of, lows_of, whole_box
@@ -175,6 +176,64 @@ def mirrored(
     given = list(inputs)
     found = [sum(_holds(each[name], piece) for name, piece in given) for each in (regions, other)]
     return other if found[1] > found[0] else dict(regions)
+
+
+def exchanged(
+    regions: Mapping[str, tuple[int, int]],
+    inputs: Iterable[tuple[str, Piece]],
+    wanted: Mapping[str, int],
+    bank: int,
+) -> dict[str, tuple[int, int]]:
+    """The regions after banks changed places so that more inputs lie in their regions.
+
+    Buffers with separate banks keep separate ones, since VECTOR reads two operands in one cycle.
+
+    Parameters
+    ----------
+    inputs
+        Those that lie in their regions stay there.
+    wanted
+        Bytes that a buffer keeps at least, if it has as many.
+    bank
+        Bytes of a bank.
+    """
+    found, held = dict(regions), list[tuple[str, Piece]]()
+    for name, piece in sorted(inputs, key=lambda one: not _holds(regions[one[0]], one[1])):
+        trial = found if _holds(found[name], piece) else _exchange(found, name, piece, wanted, bank)
+        if trial and all(_holds(trial[each], one) for each, one in (*held, (name, piece))):
+            found = trial
+            held.append((name, piece))
+    return found
+
+
+def _exchange(
+    regions: Mapping[str, tuple[int, int]],
+    name: str,
+    piece: Piece,
+    wanted: Mapping[str, int],
+    bank: int,
+) -> dict[str, tuple[int, int]]:
+    """Give a buffer the banks of a piece for its own first ones; empty if another needs both."""
+    low, high = round_down(piece.base, bank), round_up(piece.end, bank)
+    own = round_down(regions[name][0], bank)
+    end = own + high - low
+    if end > round_up(regions[name][1], bank):
+        return {}
+    found = dict(regions)
+    for other, (first, last) in regions.items():
+        if own <= first and last <= end:
+            found[other] = first - own + low, last - own + low
+        elif low <= first and last <= high:
+            found[other] = first - low + own, last - low + own
+        elif other != name and first < end and own < last:
+            return {}
+        elif first < high and low < last:
+            most = max((first, low), (high, last), key=lambda part: part[1] - part[0])
+            if most[1] - most[0] < min(last - first, wanted[other]):
+                return {}
+            found[other] = most
+    found[name] = low, high
+    return found
 
 
 def _holds(region: tuple[int, int], piece: Piece) -> bool:

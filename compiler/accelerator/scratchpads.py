@@ -26,7 +26,14 @@ from .constant_pool import padded_box
 from .matching import MatchedInstruction
 from .phases import corrects_sums, own_index
 from .regions import RegionRequest, act_regions, limited_region, region_request
-from .residents import ResidentActivation, ResidentFrame, mirrored, plain_copies, value_of
+from .residents import (
+    ResidentActivation,
+    ResidentFrame,
+    exchanged,
+    mirrored,
+    plain_copies,
+    value_of,
+)
 from .sliding import Window
 from .static_allocation import StaticAllocation, partners_of
 from .tile_layout import TileLayout, accumulator_layout, dense_layout, distance, row_major
@@ -224,10 +231,13 @@ class BufferPlacer:
         self.stored: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
         """Values of the buffers that are tiles of an activation which may stay in ACT."""
+        self.wanted: dict[str, int] = {}
+        """Bytes of ACT with which nothing waits for a buffer."""
         if arena:
-            self.regions = self._regions(computes)
             if scratchpads.frames:
                 self._meet_residents()
+            self.regions = self._regions(computes)
+            self._turn()
         else:
             self.fixed = StaticAllocation(program, self.configuration, self.weight_bytes)
             for memory, kept in scratchpads.arenas.items():
@@ -303,7 +313,7 @@ class BufferPlacer:
     # The arena -----------------------------------------------------------------------------------
 
     def _meet_residents(self) -> None:
-        """Find operands and results that may stay in ACT, and turn to where the operands lie."""
+        """Find operands and results that may stay in ACT."""
         pads = self.scratchpads
         stored, loaded = plain_copies(self.program)
         for named, tensors in ((self.stored, stored), (self.loaded, loaded)):
@@ -313,10 +323,16 @@ class BufferPlacer:
                     continue
                 if named is self.stored or frame.serves(self.program.domains[name], tensor.pad):
                     named[name] = value_of(tensor)
-        found = [
-            (n, pads.residents[v].piece) for n, v in self.loaded.items() if v in pads.residents
-        ]
-        self.regions = mirrored(self.regions, found, pads.arenas[Memory.ACT].size)
+
+    def _turn(self) -> None:
+        """Turn the regions to where the operands lie."""
+        residents, act = self.scratchpads.residents, self.scratchpads.arenas[Memory.ACT]
+        found = [(n, residents[v].piece) for n, v in self.loaded.items() if v in residents]
+        found = [(name, piece) for name, piece in found if piece.alive]
+        if found:
+            bank = self.configuration.bank_bytes(Memory.ACT)
+            turned = mirrored(self.regions, found, act.size)
+            self.regions = exchanged(turned, found, self.wanted, bank)
 
     def _resident(self, name: str, buffered: Buffered) -> Placed | None:
         """The place of a tile in the buffer of the whole activation.
@@ -448,6 +464,11 @@ class BufferPlacer:
                 parameters += -(-math.prod(one.shape) // lanes) + self.statistics.get(name, 0)
         return {Memory.WGT: weights, Memory.PARAM: parameters}
 
+    def _frame_bytes(self, name: str) -> int:
+        """Bytes of the whole result of which a buffer is a tile; 0 if it does not stay in ACT."""
+        frame = self.scratchpads.frames.get(self.stored.get(name, ""))
+        return frame.size if frame is not None else 0
+
     def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Range]:
         """The region of every buffer in ACT."""
         inside = {name: one for name, one in self.allocates.items() if one.scope == Memory.ACT.name}
@@ -468,7 +489,15 @@ class BufferPlacer:
         )
         sizes_of = (inside[name].elements for name in few)
         digits = tuple(RegionRequest(size, size) for size in sizes_of)
-        regions = act_regions(requests, made - len(few), self.configuration, digits)
+        frames = [self._frame_bytes(name) for name in order]
+        roomy = tuple(map(RegionRequest.with_room, requests, frames))
+        regions = act_regions(roomy, made - len(few), self.configuration, digits)
+        pairs = zip(frames, regions, strict=False)
+        if any(high - low < size for size, (low, high) in pairs):  # the room serves nothing
+            roomy = requests
+            regions = act_regions(requests, made - len(few), self.configuration, digits)
+        self.wanted = {name: each.wanted for name, each in zip(order, roomy, strict=True)}
+        self.wanted |= dict(zip(few, (one.wanted for one in digits), strict=True))
         order += few
         if not regions:
             sizes = ", ".join(f"`{name}` {inside[name].elements} bytes" for name in order)

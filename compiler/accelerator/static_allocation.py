@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from ...aligned import round_up
+from ...aligned import round_down, round_up
 from ...errors import CompileError
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
@@ -105,7 +105,7 @@ class StaticAllocation:
         taken: dict[Slot, tuple[int, int]] = {}
         for size, key in wanted:
             apart = [
-                (low // bank * bank, round_up(end, bank))
+                (round_down(low, bank), round_up(end, bank))
                 if frozenset((key[0], name)) in self.rivals
                 else (low, end)
                 for (name, _), (low, end) in taken.items()
