@@ -1,23 +1,26 @@
 """Lower bound for the cycles of a kernel: no tiling and no order of instructions is faster.
 
 The bound holds for every program of this machine that computes each product of the kernel on GEMM
-and each finish on VECTOR, and that starts with empty scratchpads. It assumes main memory without
+and each finish on VECTOR, that starts with empty scratchpads, and whose values lie in main memory
+as int8[N, H, W, C] with their borders and, if they are gathered, in ACT in the order of the image.
+No LOAD brings a wrong byte that a later one corrects. The bound assumes main memory without
 latency, as fast as the port; `scheduling.program_bound` adds that of a program's memory, and what
-layers wait for. `demand_of` explains each unit's share. Costs that it ignores make the
-bound smaller, never larger.
+layers wait for. `demand_of` explains each unit's share. Costs that it ignores make the bound
+smaller, never larger.
 """
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
-from ..tensor import Kernel, Tensor, View
+from ..tensor import Kernel, Patches, Tensor, View
 from .phases import Phase, phases_of
 from .residents import is_plain, value_of
 from .tile_plan import tiles_of
@@ -41,12 +44,15 @@ class Demand:
         and the end of the run.
     traffic
         Bytes that LOAD reads from main memory, and bytes that STORE writes there.
+    bursts
+        Bursts in which LOAD reads them, and those in which STORE writes them.
     """
 
     before: tuple[int, ...]
     busy: tuple[int, ...]
     after: tuple[int, ...]
     traffic: tuple[int, ...] = (0, 0)
+    bursts: tuple[int, ...] = (0, 0)
 
     @property
     def cycles(self) -> int:
@@ -66,6 +72,7 @@ class Demand:
             tuple(map(sum, zip(self.busy, later.busy, strict=True))),
             tuple(last if busy else 0 for last, busy in zip(later.after, later.busy, strict=True)),
             tuple(map(sum, zip(self.traffic, later.traffic, strict=True))),
+            tuple(map(sum, zip(self.bursts, later.bursts, strict=True))),
         )
 
     def cycles_before(self, later: "Demand") -> int:
@@ -158,9 +165,9 @@ def demand_of(kernel: Kernel, configuration: Configuration, on_chip: OnChip = NO
     load
         LOAD writes every needed element of inputs, weights, parameters and tables into a scratchpad
         once: per cycle at most one beat of the port and one row of that scratchpad. Every copy of a
-        byte in gathered windows counts, because LOAD writes no more than it reads. Padding is free.
-        An activation that is transposed for WGT takes a cycle for each byte, since the bytes of a
-        beat belong to different rows.
+        byte in gathered windows counts, because LOAD writes no more than it reads, and each run of
+        them takes beats of its own. Padding is free. An activation that is transposed for WGT takes
+        a cycle for each byte, since the bytes of a beat belong to different rows.
     store
         STORE writes every element of the output, and of what is kept, once, unless it may stay on
         chip: per cycle at most one beat of the port and one row of ACT.
@@ -197,11 +204,12 @@ def demand_of(kernel: Kernel, configuration: Configuration, on_chip: OnChip = NO
         busy=(
             sum(_gemm_cycles(step, asked, configuration) for step in products),
             sum(_vector_cycles(step, asked, configuration) for step in steps),
-            sum(cycles for _, cycles in loaded),
+            sum(one.cycles for one in loaded),
             _pieces(stored, Memory.ACC if bare else Memory.ACT, configuration),
         ),
         after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
-        traffic=(sum(size for size, _ in loaded), stored),
+        traffic=(sum(one.size for one in loaded), stored),
+        bursts=(sum(one.bursts for one in loaded), stored // configuration.burst_bytes),
     )
 
 
@@ -382,6 +390,14 @@ def _vector_cycles(step: Phase, asked: Mapping[str, Indices], configuration: Con
     )
 
 
+class Loaded(NamedTuple):
+    """Bytes, cycles and bursts that LOAD needs at least, for a tensor and a scratchpad."""
+
+    size: int
+    cycles: int
+    bursts: int
+
+
 def _loads(
     kernel: Kernel,
     steps: tuple[Phase, ...],
@@ -389,18 +405,22 @@ def _loads(
     on_chip: Collection[str],
     asked: Mapping[str, Indices],
     configuration: Configuration,
-) -> list[tuple[int, int]]:
-    """Bytes that LOAD must read, and its cycles, for each tensor and scratchpad."""
-    sizes: dict[tuple[str, Memory], int] = {}
-    packed: dict[str, tuple[int, int]] = {}
+) -> list[Loaded]:
+    """The work of LOAD for each tensor and scratchpad."""
+    loads: dict[tuple[str, Memory], Loaded] = {}
     for step in steps:
         for read in step.activations:
             tensor = kernel.tensors[read.tensor]
             stays = is_plain(tensor) and value_of(tensor) in on_chip
             if read.tensor not in made and not stays:
+                size = _count(asked[read.tensor])
+                if tensor.patches is None:
+                    one = _plain(size, Memory.ACT, configuration)
+                else:
+                    one = gathered_load(size, tensor, tensor.patches, configuration)
                 # A value that is read as two operands need be loaded only once.
                 key = value_of(tensor), Memory.ACT
-                sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
+                loads[key] = Loaded(*map(max, loads.get(key, one), one))
         for read, memory in (
             *((read, Memory.WGT) for read in (step.weights, *(p.weights for p in step.partials))),
             *((read, Memory.PARAM) for read in step.parameters),
@@ -409,22 +429,59 @@ def _loads(
         ):
             if read is None:
                 continue
-            view = kernel.tensors[read.tensor].view
-            if view is not None:
-                size = _distinct(asked[read.tensor], view)
-                if view.rows_are_runs:
-                    sizes[read.tensor, memory] = size
-                else:
-                    packed[read.tensor] = size, size
-                continue
+            indices, view = asked[read.tensor], kernel.tensors[read.tensor].view
             window = step.window if read is step.weights else None
-            if memory is Memory.WGT and fits_four_bits(kernel, read.tensor, window, configuration):
-                packed[read.tensor] = four_bits_load(_count(asked[read.tensor]), configuration)
+            if view is not None and not view.rows_are_runs:
+                one = transposed_load(indices, view, configuration)
+            elif view is not None:
+                one = _plain(_distinct(indices, view), memory, configuration)
+            elif memory is Memory.WGT and fits_four_bits(
+                kernel, read.tensor, window, configuration
+            ):
+                size, cycles = four_bits_load(_count(indices), configuration)
+                one = Loaded(size, cycles, size // configuration.burst_bytes)
             else:
                 size = memory.scratchpad.element_bytes
-                sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
-    plain = ((n, _pieces(n, memory, configuration)) for (_, memory), n in sizes.items())
-    return [*plain, *packed.values()]
+                one = _plain(_count(indices) * size, memory, configuration)
+            loads[read.tensor, memory] = one
+    return [*loads.values()]
+
+
+def gathered_load(
+    size: int, tensor: Tensor, patches: Patches, configuration: Configuration
+) -> Loaded:
+    """Windows that are gathered.
+
+    Rows of a window are a line apart in main memory and a run apart in ACT, so no piece has bytes
+    of two; nor of two windows, which are in different rows of ACT. Windows beside each other share
+    a burst only if they are as far apart on both sides. Where a line of windows ends, the last one
+    may share a burst with the first of the next line.
+    """
+    run, (images, rows, columns, lanes) = patches.run, tensor.shape
+    apart = run // patches.pixels * patches.column_step
+    if columns == 1 or patches.whole_pixels or (patches.rows == 1 and apart == lanes):
+        return _plain(size, Memory.ACT, configuration)
+    runs = size // run
+    bursts = max(runs - images * rows, size // configuration.burst_bytes)
+    return Loaded(size, runs * _pieces(run, Memory.ACT, configuration), bursts)
+
+
+def transposed_load(asked: Indices, view: View, configuration: Configuration) -> Loaded:
+    """An activation of which neighbours in a row of WGT are apart in main memory.
+
+    Bytes behind each other in main memory are rows apart in WGT, so each is a piece. It is a burst,
+    too, unless LOAD writes columns; the last row of a tile may share one with the next tile.
+    """
+    size = _distinct(asked, view)
+    bursts = size // configuration.burst_bytes
+    if configuration.transposed_weights == "none" and view.moves[-2] == (3, 1):
+        depth = len(asked[-2])
+        bursts = max(bursts, size - size // depth * -(-depth // configuration.lanes_in))
+    return Loaded(size, size, bursts)
+
+
+def _plain(size: int, memory: Memory, configuration: Configuration) -> Loaded:
+    return Loaded(size, _pieces(size, memory, configuration), size // configuration.burst_bytes)
 
 
 def _distinct(asked: Indices, view: View) -> int:

@@ -96,7 +96,7 @@ def _segment_work(
     ]
     tile = min((demand.before[0] for demand in demands if demand.busy[0]), default=0)
     before = (tile, *(min(column) for column in zip(*map(_counted, firsts), strict=True)))
-    demand = Demand(before, whole.busy, whole.after, whole.traffic)
+    demand = Demand(before, whole.busy, whole.after, whole.traffic, whole.bursts)
     stores = sum(demand.traffic[1] > 0 for demand in demands)
     return program_work(groups, demand, configuration, stores)
 

@@ -23,7 +23,7 @@ from ...isa.durations import gemm_tail_cycles, tile_cycles
 from ...isa.encoding import word_bytes
 from ...isa.expressions import Affine, Read
 from ...isa.memory_model import MemoryModel
-from ...isa.pipeline import VECTOR_RESULT_CYCLES
+from ...isa.pipeline import PACKING_CYCLES, VECTOR_RESULT_CYCLES
 from ..accelerator.dma import PIXEL_AXES
 from ..accelerator.lower_bound import UNITS, Demand, PhaseWork, work_of_phases
 from ..accelerator.phases import Phase, phases_of
@@ -31,6 +31,9 @@ from ..accelerator.residents import value_of
 from ..graph import QConcat, QInterleave, QReshape, QSwap
 from ..tensor import Kernel
 from .fusion import Group, MovementGroup
+
+READ_BURST_CYCLES, WRITE_BURST_CYCLES = 3, PACKING_CYCLES + 5
+"""Cycles beside main memory's latency from a burst to the next one in its place."""
 
 MAX_CUTS = 128
 """Cuts that are compared; more would take long."""
@@ -166,7 +169,8 @@ class ProgramWork:
 
         Before LOAD moves its first byte, FETCH has waited for the first instruction and LOAD for
         main memory. The run ends with the response to the last beat of STORE. In between, LOAD and
-        STORE need at least as many cycles as main memory takes for their beats.
+        STORE need at least as many cycles as main memory takes for their beats, and for bursts of
+        which only some are open at a time.
         """
         demand, configuration = self.demand, self.configuration
         if not any(demand.busy):  # FETCH reads at least HALT
@@ -182,6 +186,9 @@ class ProgramWork:
             begin += memory.latency_cycles
         end = memory.latency_cycles if store else 0
         reads, writes = (_transfer_cycles(size, configuration, memory) for size in demand.traffic)
+        turns = [max(count - 1, 0) // configuration.outstanding_bursts for count in demand.bursts]
+        reads = max(reads, turns[0] * (memory.latency_cycles + READ_BURST_CYCLES))
+        writes = max(writes, turns[1] * (memory.latency_cycles + WRITE_BURST_CYCLES))
         busy = gemm, vector, max(load, reads), max(store, writes)
         parts = zip(demand.before, busy, demand.after, strict=True)
         totals = [before + work + after if work else 0 for before, work, after in parts]

@@ -1,21 +1,30 @@
 """The bound of a program: work before and behind a layer that needs a whole image adds up."""
 
 import random
+from itertools import pairwise, product
 
 import pytest
 
-from tilewright.compiler.accelerator.lower_bound import UNITS
-from tilewright.compiler.graph import Graph, QAvgPool
+from tilewright.compiler.accelerator.lower_bound import UNITS, gathered_load, transposed_load
+from tilewright.compiler.graph import Graph, QAvgPool, QMatMul
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.pipeline.network_bound import network_work
-from tilewright.compiler.scheduling.program_bound import ProgramWork
+from tilewright.compiler.scheduling.program_bound import (
+    READ_BURST_CYCLES,
+    WRITE_BURST_CYCLES,
+    ProgramWork,
+)
+from tilewright.compiler.tensor import Patches, Tensor, View
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import word_bytes
+from tilewright.isa.instructions import Halt, Load, Loop, Store
 from tilewright.isa.memory_model import MemoryModel
 from tilewright.isa.pipeline import VECTOR_RESULT_CYCLES
+from tilewright.isa.sdram import SDRAMS
 from tilewright.sim.timing import ExactMeasure, time_program
 
 from .test_fusion import Network
+from .test_matmuls import product as matmul
 
 MACHINE = PRESETS["8x8"]
 MEMORY = MemoryModel(latency_cycles=1)
@@ -152,6 +161,125 @@ def test_no_program_of_a_drawn_network_beats_its_bound(seed):
     module = compile_module(graph, machine)
     (work,) = network_work(graph, machine)
     (segment,) = module.segments
-    for memory in (MEMORY, MemoryModel(), MemoryModel(latency_cycles=700, cycles=3)):
+    slow = MemoryModel(latency_cycles=700, cycles=3)
+    sdram = MemoryModel.of_sdram(SDRAMS["sdr-x16"], machine, 100_000_000)
+    for memory in (MEMORY, MemoryModel(), slow, sdram):
         exact = time_program(segment.program, machine, memory).cycles
         assert work.demand.cycles < work.bound(memory).cycles <= exact
+
+
+def repeated(kind: type[Load] | type[Store], bursts: int, latency: int) -> int:
+    """Cycles of a transfer of so many bytes, one a burst."""
+    if kind is Load:
+        copy = Load(
+            destination=Memory.ACT, length=1, memory=0, local=0, loops=(Loop(bursts, (2, 1)),)
+        )
+    else:
+        copy = Store(source=Memory.ACT, length=1, local=0, memory=0, loops=(Loop(bursts, (1, 2)),))
+    model = MemoryModel(latency_cycles=latency)
+    return time_program((copy, Halt()), MACHINE, model).cycles
+
+
+@pytest.mark.parametrize(
+    ("kind", "further"), [(Load, READ_BURST_CYCLES), (Store, WRITE_BURST_CYCLES)]
+)
+def test_a_burst_waits_until_an_earlier_one_leaves_its_place(kind, further):
+    for latency, turns in product((64, 300), (1, 5)):
+        once, several = (
+            repeated(kind, 1 + count * MACHINE.outstanding_bursts, latency) for count in (0, turns)
+        )
+        assert several - once == turns * (latency + further)
+
+
+@pytest.mark.parametrize(
+    ("transposes", "bursts"), [("none", 64 * 64 - 64 * 64 // 8), ("int8", 64 * 64 // 128)]
+)
+def test_an_operand_in_columns_takes_bursts_of_bytes_or_of_columns(transposes, bursts):
+    machine = PRESETS["8x8"].replace(transposed_weights=transposes)
+    graph = matmul(QMatMul(1, 0.001, 0, 0, 0, transposed=True), 1, 256, 64, 64)
+    memory = MemoryModel(latency_cycles=300)
+    module = compile_module(graph, machine, measure=ExactMeasure(memory), memory=memory)
+    (exact,) = (time_program(one.program, machine, memory).cycles for one in module.segments)
+    (work,) = network_work(graph, machine)
+    # The rows, scales and sums are read in bursts of 128 bytes.
+    assert work.demand.bursts[0] == bursts + (256 * 64 + 2 * 4 * 64) // 128
+    assert 0.8 * exact < work.bound(memory).cycles <= exact
+
+
+def test_a_gathered_run_takes_a_burst():
+    net = Network((1, 18, 18, 3))
+    (work,) = network_work(net.graph(net.conv(net.input, "conv", 8, 3)), MACHINE)
+    runs = 20 * 18  # of 9 bytes: each line of the image, with its border, for 18 windows
+    constants = 3 * 16 * 8, 2 * 4 * 8
+    # The last window of a line may share a burst with the next line.
+    assert work.demand.bursts[0] == runs - 20 + constants[0] // 128
+    assert work.demand.busy[LOAD] == runs * 2 + sum(constants) // MACHINE.bus_bytes
+
+
+def least_runs(places: list[tuple[int, int]]) -> int:
+    """The least number of runs for bytes (memory, scratchpad), given in the scratchpad's order."""
+    apart = [memory - local for memory, local in places]
+    return 1 + sum(one != other for one, other in pairwise(apart))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_gathered_windows_take_no_fewer_runs_and_pieces(seed):
+    """In the order of the image, if what no one reads may be loaded, too."""
+    draw = random.Random(seed)
+    rows, pixels, channels, pace, step, dilation = (
+        draw.choice(range(1, most + 1)) for most in (4, 4, 4, 4, 4, 2)
+    )
+    run = pixels * channels
+    images, lines, columns = (draw.randint(1, most) for most in (3, 4, 6))
+    lanes = -(-rows * run // MACHINE.lanes_in) * MACHINE.lanes_in
+    line = ((columns - 1) * pace + pixels + draw.randint(0, 3)) * channels
+    image = ((lines - 1) * step + (rows - 1) * dilation + 1 + draw.randint(0, 2)) * line
+    patches = Patches(rows, run, pixels, step, pace, dilation)
+    shape = images, lines, columns, lanes
+    places = [
+        (
+            n * image + (y * step + row * dilation) * line + x * pace * channels + byte,
+            ((n * lines + y) * columns + x) * lanes + row * run + byte,
+        )
+        for n, y, x, row, byte in product(*map(range, (images, lines, columns, rows, run)))
+    ]
+    tensor = Tensor("windows", "int8", shape, patches=patches)
+    least = gathered_load(len(places), tensor, patches, MACHINE)
+    beat, width = MACHINE.bus_bytes, MACHINE.row_bytes(Memory.ACT)
+    pieces = {(memory - local, memory // beat, local // width) for memory, local in places}
+    assert least.bursts <= least_runs(places)
+    assert least.cycles <= len(pieces)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_operands_in_columns_take_no_fewer_runs(seed):
+    """In the order of weight tiles, if what no one reads may be loaded, too."""
+    draw = random.Random(seed)
+    depth, columns = (draw.randint(1, 40) for _ in range(2))
+    channels = draw.choice([depth, -(-depth // 8) * 8, depth + draw.randint(0, 8)])
+    inputs, outputs = MACHINE.lanes_in, MACHINE.lanes_out
+    down, across = -(-depth // inputs), -(-columns // outputs)
+    places = [
+        (
+            column * channels + row,
+            (column // outputs * down + row // inputs) * MACHINE.tile_bytes
+            + row % inputs * outputs
+            + column % outputs,
+        )
+        for row, column in product(range(depth), range(columns))
+    ]
+    if draw.random() < 0.5:  # inputs outside
+        moved = across * MACHINE.tile_bytes
+        places = [
+            (
+                memory,
+                local % MACHINE.tile_bytes
+                + local // MACHINE.tile_bytes % down * moved
+                + local // MACHINE.tile_bytes // down * MACHINE.tile_bytes,
+            )
+            for memory, local in places
+        ]
+    asked = tuple(frozenset(range(size)) for size in (1, 1, 1, depth, columns))
+    view = View(((0, 1), (1, 1), (0, 0), (3, 1), (2, 1)))
+    least = transposed_load(asked, view, MACHINE)
+    assert least.bursts <= least_runs(sorted(places, key=lambda place: place[1]))
