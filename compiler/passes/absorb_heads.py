@@ -27,6 +27,9 @@ SWAP_LAST = ops.Transpose((0, 1, 3, 2))
 SWAP_BOTH = ops.Transpose((0, 2, 3, 1))
 """[N, rows, heads, channels] -> [N, heads, channels, rows]."""
 
+COLUMNS_FIRST = ops.Transpose((0, 3, 1, 2))
+"""[N, heads, rows, columns] -> [N, columns, heads, rows]."""
+
 UNMOVED = ops.Transpose((0, 1, 2, 3))
 
 KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
@@ -93,7 +96,10 @@ def _turned(shape: tuple[int, ...], turn: ops.Transpose) -> np.ndarray:
 
 @rule(op(TURNS, ...))
 def absorb_result(site: Site) -> str | None:
-    """Heads of QMatMul(a, b) moved side by side -> Reshape(QMatMul(a, b)), in any form."""
+    """Heads of QMatMul(a, b) moved side by side -> Reshape(QMatMul(a, b)), in any form.
+
+    If rows and columns are swapped, too, and `b` is transposed, it becomes QMatMul(b, a).
+    """
     chain = moving_nodes(site.view, site.root.output.name, TURNS)
     made = site.view.producer(chain[0].inputs[0])
     if made is None or not isinstance(made.attributes, ops.QMatMul) or made.attributes.joined[2]:
@@ -104,12 +110,21 @@ def absorb_result(site: Site) -> str | None:
     rows_first = n > 1 and np.array_equal(places.ravel(), side_by_side.swapaxes(0, 1).ravel())
     alone = all(site.view.is_private(node.inputs[0]) for node in chain)
     found = rows_first or np.array_equal(places.ravel(), side_by_side.ravel())
-    if 1 in (heads, rows) or not alone or not found:
+    found &= 1 not in (heads, rows)
+    product, inputs = made.attributes, made.inputs
+    first, second, _ = product.joined
+    if product.transposed and product.repeats == 1 and 1 not in (rows, columns) and not found:
+        swapped = _turned((n, columns, heads, rows), COLUMNS_FIRST)
+        found = np.array_equal(places.ravel(), swapped.ravel())
+        product = replace(
+            product, zero_point_a=product.zero_point_b, zero_point_b=product.zero_point_a
+        )
+        first, second, inputs = second, first, inputs[::-1]
+    if not alone or not found:
         return None
-    first, second, _ = made.attributes.joined
-    joined = replace(made.attributes, joined=(first, second, True))
+    joined = replace(product, joined=(first, second, True))
     kind = made.output.type.quantisation
-    result = site.emit(joined, *made.inputs, label=made.name, quantisation=kind)
+    result = site.emit(joined, *inputs, label=made.name, quantisation=kind)
     if rows_first:
         images = site.emit(ops.Reshape((n, rows, heads * columns)), result)
         result = site.emit(ops.Transpose((1, 0, 2)), images)

@@ -168,6 +168,26 @@ def test_operands_that_are_split_into_heads_are_read_as_they_are(permutation, tr
     assert_agrees(graph, proto)
 
 
+@pytest.mark.parametrize(("heads", "images"), [(2, 1), (2, 3), (1, 2)])
+def test_values_in_channels_first_are_read_as_they_are(heads, images):
+    """Attention between convolutions, as in SqueezeBERT: the transposed result is the sum."""
+    nodes = [
+        node("Reshape", ["fa", "values"], ["v"]),
+        node("Transpose", ["fb"], ["turned"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["v", "turned"], ["p"]),
+        node("Reshape", ["p", "flat"], ["r"]),
+        node("Transpose", ["r"], ["fy"], perm=[0, 2, 1]),
+    ]
+    shapes = {"values": integers([images, heads, 8, 6]), "flat": integers([images, heads * 8, 5])}
+    proto = in_quantised_form(nodes, [[images, heads * 8, 6], [images, heads, 5, 6]], shapes)
+    graph, (product,) = recognised(proto)
+    assert isinstance(product, QMatMul)
+    assert (product.transposed, product.joined) == (True, (False, False, True))
+    assert (product.zero_point_a, product.zero_point_b) == (4, -7)
+    assert {node.op for node in graph.nodes} == {"reshape", "qmatmul"}
+    assert_agrees(graph, proto)
+
+
 def test_heads_of_tokens_in_front_are_read_as_they_are():
     """Channels split over tokens [tokens, heads, channels], as other exporters write attention."""
     nodes = [
