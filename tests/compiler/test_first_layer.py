@@ -49,10 +49,10 @@ def test_gathered_windows_are_the_pixels_of_each_window_one_after_the_other(data
 
 @st.composite
 def images(draw) -> tuple[Graph, int]:
-    """Convolutions of few channels, at any stride, padded at any side."""
+    """Convolutions of few channels, at any stride, padded at any side, also of uint8 weights."""
     seed = draw(st.integers(0, 2**32 - 1))
     generator = np.random.default_rng(seed)
-    kernel = draw(st.tuples(st.integers(1, 7), st.integers(1, 7)))
+    kernel = draw(st.tuples(st.integers(1, 10), st.integers(1, 7)))
     strides = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
     dilations = draw(st.sampled_from([(1, 1), (1, 1), (1, 1), (2, 1), (3, 1), (1, 2)]))
     pads = draw(st.tuples(*[st.integers(0, 3)] * 4))
@@ -69,8 +69,10 @@ def images(draw) -> tuple[Graph, int]:
     )
     zero_point = int(generator.integers(-128, 128))
     attributes = QConv("conv", strides, pads, dilations, 1, zero_point, -7, -128, 127)
+    lowest = draw(st.sampled_from([-128, -128, -100, 0]))
+    weights = generator.integers(lowest, lowest + 256, (*kernel, channels, channels_out))
     constants = (
-        generator.integers(-128, 128, (*kernel, channels, channels_out)).astype(np.int8),
+        weights.astype(np.int8 if lowest == -128 else np.int16),
         generator.integers(-(2**14), 2**14, channels_out).astype(np.int32),
         generator.uniform(0.0005, 0.01, channels_out).astype(np.float32),
     )
@@ -92,6 +94,7 @@ def gathers(graph: Graph, configuration: Configuration) -> bool:
     assert tensor.patches is not None
     got = evaluate_kernel(kernel, {name: tensor.patches.gather(stored, tensor.shape)})
     expected = evaluate(graph, inputs)["out"]
+    got = got.reshape(*expected.shape[:3], -1)  # shifted weights have an axis of their own
     np.testing.assert_array_equal(got[..., : expected.shape[3]], expected)
     return True
 
@@ -124,6 +127,44 @@ def test_first_layers_keep_their_meaning(name, changes):
 
     keep_their_meaning()
     assert gathered > 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "dilation", "outputs", "rows"),
+    [
+        ((10, 4), (2, 2), 1, 64, 4),  # 16 bytes fill the lanes; three rows would be loaded thrice
+        ((10, 4), (2, 2), 1, 16, 2),  # with fewer outputs, loads count for more
+        ((10, 4), (1, 1), 1, 64, 4),
+        ((10, 4), (2, 2), 2, 64, 4),
+        ((5, 4), (2, 1), 1, 64, 4),  # three rows of the second tap have no weights
+        ((5, 4), (1, 1), 1, 16, 2),
+        ((3, 3), (3, 1), 1, 64, 3),  # windows share nothing
+    ],
+)
+@pytest.mark.parametrize("lowest", [-128, 0])
+def test_rows_of_windows_that_share_them_are_gathered_once(
+    kernel, strides, dilation, outputs, rows, lowest
+):
+    """The last tap of a window may have rows without weights, which uint8 weights are moved in."""
+    generator = np.random.default_rng(5)
+    span = (kernel[0] - 1) * dilation + 1
+    attributes = QConv("conv", strides, (1, 0, 0, 0), (dilation, 1), 1, 3, -7, -128, 127)
+    weights = generator.integers(lowest, lowest + 256, (*kernel, 1, outputs))
+    constants = (
+        weights.astype(np.int8 if lowest == -128 else np.int16),
+        generator.integers(-(2**14), 2**14, outputs).astype(np.int32),
+        generator.uniform(0.0005, 0.002, outputs).astype(np.float32),
+    )
+    out = (1, (31 - span) // strides[0] + 1, (12 - kernel[1]) // strides[1] + 1, outputs)
+    graph = single_node(attributes, [(1, 30, 12, 1)], out, constants)
+    machine = PRESETS["16x16"]
+    assert find_images(graph, graph.nodes, ["in0"], machine)["in0"].rows == rows
+    assert gathers(graph, machine)
+    (segment,) = compile_module(graph, machine, placement=STRICT_PLACEMENT).segments
+    inputs = activations(graph, 3)
+    window = segment.image(inputs)
+    Machine(machine, window).run(segment.program)
+    np.testing.assert_array_equal(segment.outputs[0].read(window), evaluate(graph, inputs)["out"])
 
 
 @settings(max_examples=300, deadline=None)

@@ -73,7 +73,8 @@ def convolution(
         )
     shift = WeightShift()
     if isinstance(operator, QConv) and operator.groups == 1:
-        depth = math.prod(weights.shape[:3]) // math.prod(w.shape[1:3])
+        patches = x.tensor.patches
+        depth = channels_in if patches is None else patches.rows * patches.run
         w, shift = shifted(w, depth, channels_out, out_shape, rows, columns, configuration)
     weight = te.tensor("w", str(w.dtype), w.shape)
     pixel = n, y, column = te.axes(**dict(zip("nyx", out_shape[:3], strict=True)))

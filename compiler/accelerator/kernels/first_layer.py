@@ -2,8 +2,9 @@
 
 With 3 channels, 13 of 16 lanes would multiply zeros. Instead, LOAD gathers the bytes of each output
 pixel's window next to each other. In memory, the pixels of a window's row are one run, and the runs
-of neighbouring windows overlap. The image in memory has no padding channels, but it has a border,
-so that every run is whole.
+of neighbouring windows overlap. Of a window, all rows are gathered together, or as many as fit the
+lanes: windows above each other then share them, and each is read in several taps. The image in
+memory has no padding channels, but it has a border, so that every run is whole.
 """
 
 import math
@@ -36,14 +37,14 @@ class Image:
         Pixels above, left, below and right.
     fill
         Value of the border's elements.
-    whole_windows
-        Whether all rows of a window are gathered together; otherwise one row at a time.
+    rows
+        Rows of a window that are gathered together.
     """
 
     shape: tuple[int, ...]
     border: tuple[int, int, int, int]
     fill: int
-    whole_windows: bool
+    rows: int
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -86,17 +87,31 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
 
     def cycles(rows: int) -> float:
         """Cycles per output pixel of the busier of GEMM and LOAD; runs are not beat-aligned."""
-        tiles = -(-kh // rows) * -(-rows * run // lanes)
-        loads = rows * (run / bus + 1.5) * (1 if rows == kh else conv.strides[0])
-        return max(tiles * blocks, loads)
+        taps, stride, _ = _taps(conv, kh, rows)
+        loads = rows * stride * (run / bus + 1.5)
+        return max(taps * -(-rows * run // lanes) * blocks, loads)
 
     lane_bytes = round_up(channels, channel_block(configuration))
     pixel_loads = math.prod(conv.strides) * lane_bytes / bus
     plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
-    rows = min((kh, 1), key=cycles)
+    # Whole windows if others are no faster: tiles of windows that share rows load some twice.
+    rows = min((kh, *range(1, kh)), key=cycles)
     if 2 * channels > channel_block(configuration) or cycles(rows) >= plain:
         return None
-    return Image(shape, conv.pads, conv.zero_point_x, rows == kh)
+    # The last taps may reach below the last window; their weights are zero.
+    taps, _, _ = _taps(conv, kh, rows)
+    top, left, bottom, right = conv.pads
+    below = top + shape[1] + bottom - (kh - 1) * conv.dilations[0] - 1
+    below = max(0, (taps * rows - kh) * conv.dilations[0] - below % conv.strides[0])
+    return Image(shape, (top, left, bottom + below, right), conv.zero_point_x, rows)
+
+
+def _taps(conv: Convolving, height: int, rows: int) -> tuple[int, int, int]:
+    """Return the taps in which a window is read, and their stride and dilation in gathered rows."""
+    taps = -(-height // rows)
+    row, apart = conv.strides[0], rows * conv.dilations[0]
+    step = row if taps == 1 else math.gcd(row, apart)
+    return taps, row // step, apart // step
 
 
 def gathered_pixels(conv: Convolving, site: StoredNode) -> te.DeclaredTensor:
@@ -119,27 +134,25 @@ def gathered_window(
 
     Returns
     -------
-    The tensor of windows, the weights int8[1, rows left, 1, lanes, Co] that multiply them, and the
+    The tensor of windows, the weights int8[1, taps, 1, lanes, Co] that multiply them, and the
     stride, dilation and padding of the rows of windows that are read.
     """
     name, weights = site.node.inputs[0], site.graph.data(site.node.inputs[1])
     kh, kw, channels, channels_out = weights.shape
-    run, row = kw * channels, conv.strides[0]
-    taken = kh if image.whole_windows else 1
-    lanes = round_up(taken * run, site.configuration.lanes_in)
-    n, height, _, _ = image.stored_shape
-    span = (kh - 1) * conv.dilations[0] + 1
-    rows = (height - span) // row + 1 if taken == kh else height
+    taps, stride, dilation = _taps(conv, kh, image.rows)
+    run = kw * channels
+    lanes = round_up(image.rows * run, site.configuration.lanes_in)
+    n, height, width, _ = site.node.output.type.shape
     patches = Patches(
-        rows=taken,
+        rows=image.rows,
         run=run,
         pixels=kw,
-        row_step=row if taken == kh else 1,
+        row_step=conv.strides[0] // stride,
         column_step=conv.strides[1],
         dilation=conv.dilations[0],
     )
-    shape = (n, rows, site.node.output.type.shape[2], lanes)
+    shape = (n, (height - 1) * stride + (taps - 1) * dilation + 1, width, lanes)
     tensor = te.tensor(f"windows of {name}", "int8", shape, of=name, by=patches)
-    w = weights.reshape(kh // taken, taken * run, channels_out)
+    w = widen(weights, 0, taps * image.rows).reshape(taps, image.rows * run, channels_out)
     w = widen(widen(w, 1, lanes), 2, round_up(channels_out, channel_block(site.configuration)))
-    return tensor, w[None, :, None], EACH if taken == kh else (row, conv.dilations[0], 0)
+    return tensor, w[None, :, None], (stride, dilation, 0)

@@ -95,10 +95,10 @@ def _poor_lanes(module: Module, fact: LayerFacts, node: Node) -> list[str]:
         name = node.inputs[0]
         image = find_images(module.graph, [node], [name], configuration)[name]
         values = width * channels
-        if image.whole_windows:
-            inner = height * values, "value{s} of a window", lanes_in
-        else:
-            inner = values, "value{s} of a window's row", lanes_in
+        what = {height: "a window", 1: "a window's row"}.get(
+            image.rows, f"{image.rows} rows of a window"
+        )
+        inner = image.rows * values, "value{s} of " + what, lanes_in
     for count, what, lanes in filter(None, (inner, outer)):
         if count % lanes:
             poor.append(f"{count} {what.format(s='s' * (count != 1))} on {lanes} lanes")
