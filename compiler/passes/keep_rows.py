@@ -25,6 +25,8 @@ def sink_reshape(site: Site, x: str) -> str | None:
     fits = isinstance(function, ops.QLut) or kept[-1] == given[-1]
     if kept == given or len(given) != len(kept) or not fits:
         return None
+    if kept[0] > given[0] and kept != shape:
+        return None  # rows are together in one image already
     image = reshaped(site, x, kept)
     made = site.become(function, image, *site.root.inputs[1:])
     return site.emit(ops.Reshape(site.shape), made)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from ..graph.operators import QBlend
 from ..passes.absorb_heads import share_heads
 from ..passes.flatten_on_host import flatten_on_host
 from ..passes.keep_rows import keep_rows, rows_in_place
@@ -35,9 +34,8 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
     graph, configuration = request.graph, request.configuration
     if not request.placement.leaves_all:
         graph = recognise_rows(share_heads(graph), configuration)
-        if any(isinstance(node.attributes, QBlend) for node in graph.nodes):
-            graph = rows_in_place(merge_duplicates(keep_rows(graph)))  # gates of cells
         if configuration.row_statistics == "none":  # others run blocks of attention whole
+            graph = rows_in_place(merge_duplicates(keep_rows(graph)))
             graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)

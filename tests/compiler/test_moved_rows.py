@@ -14,7 +14,7 @@ from tilewright.compiler.graph import (
     evaluate,
 )  # fmt: skip
 from tilewright.compiler.graph import operators as ops
-from tilewright.compiler.passes.keep_rows import rows_in_place
+from tilewright.compiler.passes.keep_rows import keep_rows, rows_in_place
 from tilewright.compiler.passes.masks import excludes
 from tilewright.compiler.passes.move_pixels import move_pixels
 from tilewright.compiler.passes.plain_attention import plain_attention_to_quantise
@@ -64,6 +64,41 @@ def test_axes_of_pixels_move_in_any_order(seed):
         return builder.emit(ops.Reshape((outer, 1, moved[-2], moved[-1])), [turned])
 
     check(between_layers(given, move))
+
+
+RANK_TWO = TensorType("int8", (6, 8), Quantisation(0.1, 2))
+
+
+def table(builder: Builder, x: str) -> str:
+    values = np.arange(256)[::-1].astype(np.uint8).view(np.int8)
+    return builder.emit(ops.QLut(), [x, builder.constant(values.copy(), "table")])
+
+
+@pytest.mark.parametrize("machine", [PRESETS["8x8"], MACHINE], ids=["8x8", "with statistics"])
+def test_rows_that_are_images_of_their_own_in_between_do_not_end_a_program(machine):
+    """Exporters that flatten tokens for dense layers; the sum reads them as one image."""
+
+    def move(builder: Builder, x: str) -> str:
+        apart = builder.emit(ops.Reshape((6, 1, 1, 8)), [x])
+        together = builder.emit(ops.Reshape((1, 1, 6, 8)), [table(builder, apart)])
+        return builder.emit(ops.QAdd((3, 5), -4, 0.125, 2), [x, together])
+
+    graph = between_layers((1, 1, 6, 8), move)
+    module = compile_module(graph, machine)
+    assert len(module.segments) == 1
+    assert {node.op for node in module.graph.nodes} == {"qmaxpool", "qlut", "qadd"}
+    x = np.random.default_rng(2).integers(-128, 128, (1, 1, 6, 8)).astype(np.int8)
+    run = Session(module, open_device("sim", machine)).run({"x": x})
+    assert np.array_equal(run.outputs["y"], evaluate(graph, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("given", [(1, 1, 6, 8), (6, 1, 1, 8)])
+def test_rows_of_the_host_stay_in_the_image_that_a_layer_reads(given):
+    builder = Builder("rows", [Value("x", RANK_TWO)])
+    image = builder.emit(ops.Reshape(given), ["x"])
+    graph = builder.graph([Output("y", table(builder, image))])
+    made = {node.op: node for node in keep_rows(graph).nodes}["qlut"]
+    assert made.output.type.shape == given
 
 
 @pytest.mark.parametrize("axes", [(1,), (2,), (1, 2), (2, 1)])
