@@ -67,7 +67,8 @@ def addresses(
     spans = lifetimes(graph, groups, layout, request.keep_all, unstored)
     plan = plan_memory(layout.placements.lifetimes(spans))
     dram, of = layout.placements.dram(plan.offsets), layout.placements.of
-    return plan, {name: bind(layout.bindings[name], of[name], dram[name]) for name in spans}
+    values = (name for name in spans if name in layout.bindings)  # others are places of copies
+    return plan, {name: bind(layout.bindings[name], of[name], dram[name]) for name in values}
 
 
 def _layer(

@@ -122,8 +122,9 @@ class MovementGroup:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """All values that it stores."""
-        return (self.output,)
+        """All values that it stores, and the places of its copies."""
+        places = (kernel.output for kernel, _ in self.work)
+        return (self.output, *(place.value or place.name for place in places))
 
 
 def form_groups(

@@ -19,6 +19,7 @@ from tilewright.compiler.passes.masks import excludes
 from tilewright.compiler.passes.move_pixels import move_pixels
 from tilewright.compiler.passes.plain_attention import plain_attention_to_quantise
 from tilewright.compiler.pipeline import compile_module
+from tilewright.compiler.placement import Placement
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
@@ -88,6 +89,24 @@ def test_rows_that_are_images_of_their_own_in_between_do_not_end_a_program(machi
     assert len(module.segments) == 1
     assert {node.op for node in module.graph.nodes} == {"qmaxpool", "qlut", "qadd"}
     x = np.random.default_rng(2).integers(-128, 128, (1, 1, 6, 8)).astype(np.int8)
+    run = Session(module, open_device("sim", machine)).run({"x": x})
+    assert np.array_equal(run.outputs["y"], evaluate(graph, {"x": x})["y"])
+
+
+@pytest.mark.parametrize("keep_all", [False, True])
+@pytest.mark.parametrize("machine", [PRESETS["8x8"], MACHINE], ids=["8x8", "with statistics"])
+def test_pixels_of_a_host_layer_that_become_channels_are_copied_together(machine, keep_all):
+    """Each lies beside padding lanes in memory, so they pass a place without padding."""
+    graph = between_layers(
+        (1, 2, 4, 1), lambda builder, x: builder.emit(ops.Reshape((1, 1, 1, 8)), [x])
+    )
+    first, *_ = graph.nodes
+    module = compile_module(
+        graph, machine, placement=Placement(forced=((first.name, "host"),)), keep_all=keep_all
+    )
+    (segment,) = module.segments
+    assert first.output.name in [one.name for one in segment.inputs]
+    x = np.random.default_rng(2).integers(-128, 128, (1, 2, 4, 1)).astype(np.int8)
     run = Session(module, open_device("sim", machine)).run({"x": x})
     assert np.array_equal(run.outputs["y"], evaluate(graph, {"x": x})["y"])
 
