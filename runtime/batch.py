@@ -13,7 +13,7 @@ import numpy as np
 
 from ..aligned import address_of, aligned_empty
 from ..compiler.cpu import CallSequence, KernelCall
-from ..compiler.graph import Graph, Node
+from ..compiler.graph import Graph, Node, evaluate_node
 from ..compiler.graph.types import DTYPES
 from ..errors import InputError
 from .step_times import BatchTime
@@ -91,6 +91,7 @@ class Batch:
                 name = origins[name]
             return name
 
+        self._origin, self._places = origin, places
         self._held: list[np.ndarray] = []
         wanted: dict[str, list[Place]] = {}
         made: dict[str, list[Place]] = {}
@@ -129,7 +130,13 @@ class Batch:
         self._schedule = CallSequence([step.call for step in steps])
 
     def run(self, values: Values) -> BatchTime:
-        """Run all steps, and add the values that are read outside."""
+        """Run all steps, and add the values that are read outside.
+
+        Raises
+        ------
+        CompileError
+            If an index is out of range; the message is that of the node's definition.
+        """
         began = time.perf_counter()
         held = []
         for name, size, found in self._wanted:
@@ -144,12 +151,35 @@ class Batch:
             address = address_of(array)
             for frame, position in found:
                 frame[position] = address
-        self._schedule.run()
+        failed = self._schedule.run()
+        if failed is not None:
+            self._explain(self.names[failed], values)
         values.update(self._shown)
         for name, source, shape in self._views:
             values[name] = values[source].reshape(shape)
         return BatchTime(
             self.names, self.views, self._schedule.ticks(), time.perf_counter() - began
+        )
+
+    def _explain(self, name: str, values: Values) -> None:
+        """Raise the error of a step whose machine code met an index out of range.
+
+        Its inputs are still there, as nothing ran after it, and its definition names the index.
+        """
+        node = self._graph.producer(name)
+        assert node is not None
+        arrays = []
+        for read in node.inputs:
+            source = read if read in self._places else self._origin(read)
+            if self._graph.is_constant(source):
+                array = self._graph.data(source)
+            else:
+                array = self._places[source] if source in self._places else values[source]
+            arrays.append(array.reshape(self._graph.types[read].shape))
+        evaluate_node(node, arrays)
+        raise InputError(
+            f"value `{name}`: its machine code found an index out of range, and its definition "
+            "found none; report it with the model"
         )
 
 

@@ -267,7 +267,7 @@ class HostSide:
         )
         for step in kernels:
             try:
-                steps = native_steps(self._graph, step, self._places, store.get)
+                steps = native_steps(self._graph, step, self._places, store.get, self.threads)
                 self._calls[step.output] = tuple(steps)
             except CompileError as problem:
                 self.refused[step.output] = str(problem)

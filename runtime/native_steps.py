@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from ..aligned import address_of, aligned_empty
-from ..compiler.cpu import Box, CompiledKernel, Description, KernelCall, copy_call
+from ..compiler.cpu import Box, CompiledKernel, Description, KernelCall, copy_call, gather_call
 from ..compiler.graph import Graph
+from ..compiler.graph.types import DTYPES
 from ..compiler.host import HostKernel, HostStep
+from ..compiler.host.gathers import IndexedStep
 from ..compiler.host.movements import Movement
 from ..compiler.host.recurrence import Recurrence
 from .batch import NativeStep
@@ -18,7 +20,7 @@ Load = Callable[[Description], CompiledKernel]
 
 
 def native_steps(
-    graph: Graph, step: HostStep, places: Mapping[str, np.ndarray], load: Load
+    graph: Graph, step: HostStep, places: Mapping[str, np.ndarray], load: Load, threads: int
 ) -> Iterator[NativeStep]:
     """Yield the calls of one step of the host, in order.
 
@@ -32,6 +34,8 @@ def native_steps(
         Arrays of values that have a fixed place.
     load : Load
         A function that returns the machine code of a kernel, for its description.
+    threads : int
+        Threads that share a gather.
 
     Raises
     ------
@@ -48,9 +52,26 @@ def native_steps(
             call.hold(step.fill).place(**{f"in{sources}": address_of(step.fill)})
         reads = {f"in{place}": name for place, name in enumerate(step.reads)}
         yield NativeStep(step.output, call, reads, {"out": step.output})
+    elif isinstance(step, IndexedStep):
+        yield from _indexed(graph, step, threads)
     else:
         assert isinstance(step, Recurrence)
         yield from _recurrence(graph, step, places, load)
+
+
+def _indexed(graph: Graph, step: IndexedStep, threads: int) -> Iterator[NativeStep]:
+    """Yield a gather; or a copy of the first input, and a scatter into it."""
+    x, indices, *updates = step.nodes[0].inputs
+    item, index = (np.dtype(DTYPES[graph.types[name].dtype]).itemsize for name in (x, indices))
+    call = gather_call(step.index_map, item, index, scatters=step.scatters, threads=threads)
+    if step.scatters:
+        whole = Box(0, 0, 0, (graph.types[x].elements,), (1,), (1,))
+        yield NativeStep(step.output, copy_call([whole], item, 1), {"in0": x}, {"out": step.output})
+        reads = {"indices": indices, "other": updates[0], "addressed": step.output}
+        yield NativeStep(step.output, call, reads, {})
+    else:
+        reads = {"indices": indices, "addressed": x}
+        yield NativeStep(step.output, call, reads, {"other": step.output})
 
 
 def _recurrence(

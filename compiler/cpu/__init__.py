@@ -23,6 +23,7 @@ AVX-512 with VNNI, AVX2 with or without VNNI, or SSE2. `TILEWRIGHT_CPU_LEVEL` ca
 
 from ...aligned import aligned_empty
 from .codegen.layout import Layout
+from .execution.gather_code import AXES, IndexMap, gather_call
 from .execution.kernel import (
     BoundKernel,
     CompiledKernel,
@@ -52,11 +53,11 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS", "Array", "Attention", "BoundKernel", "Box", "BytePooling", "ByteTable",
+    "AXES", "LEVELS", "Array", "Attention", "BoundKernel", "Box", "BytePooling", "ByteTable",
     "CallSequence", "CompiledKernel", "Convolution", "CpuTarget", "Declared", "Description",
-    "Elementwise", "Epilogue", "EpilogueOperand", "Extent", "HeadProduct", "KernelCall",
+    "Elementwise", "Epilogue", "EpilogueOperand", "Extent", "HeadProduct", "IndexMap", "KernelCall",
     "KernelSchedule", "LayerNormalisation", "Layout", "MatrixProduct", "Pooling", "Requantisation",
     "Residual", "RowReduction", "RowSoftmax", "aligned_empty", "compile_kernel", "copy_call",
-    "dequantised", "generic", "has_small_pairs", "host", "host_levels", "load_kernel",
-    "per_row_epilogue", "real_epilogue",
+    "dequantised", "gather_call", "generic", "has_small_pairs", "host", "host_levels",
+    "load_kernel", "per_row_epilogue", "real_epilogue",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..cpu import CpuTarget
 from ..graph import Graph, Node
+from .gathers import find_gathers
 from .kernel import HostKernel, HostScope, HostStep
 from .matchers import matchers_of
 from .movements import find_movements
@@ -19,7 +20,7 @@ from .work import MIN_WORK, moved_work, replaced_work
 def select_steps(
     graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = MIN_WORK
 ) -> tuple[HostStep, ...]:
-    """Select the host's steps in machine code: kernels, recurrent layers and movements.
+    """Select the host's steps in machine code: kernels, recurrent layers, movements, gathers.
 
     There are none if none of them is worth loading LLVM. Parameters are those of
     `select_kernels`.
@@ -32,8 +33,11 @@ def select_steps(
     taken = {node.outputs[0].name for step in found for node in step.nodes}
     rest = [node for node in nodes if node.outputs[0].name not in taken]
     movements = find_movements(graph, rest)
-    worth = found or any(moved_work(movement) >= least_work for movement in movements)
-    return (*found, *movements) if worth else ()
+    taken |= {node.outputs[0].name for step in movements for node in step.nodes}
+    gathers = find_gathers(graph, [node for node in rest if node.outputs[0].name not in taken])
+    moves = (*movements, *gathers)
+    worth = found or any(moved_work(step) >= least_work for step in moves)
+    return (*found, *moves) if worth else ()
 
 
 def select_kernels(

@@ -12,8 +12,7 @@ from ..graph import operators as ops
 from .formulas import ELEMENTWISE
 
 if TYPE_CHECKING:
-    from .kernel import HostKernel
-    from .movements import Movement
+    from .kernel import HostKernel, HostStep
 
 MIN_WORK = 1 << 10
 """Minimum number of operations that the largest kernel needs before loading LLVM pays off.
@@ -42,9 +41,9 @@ def replaced_work(kernel: "HostKernel") -> int:
     return work * len(kernel.nodes)
 
 
-def moved_work(movement: "Movement") -> int:
-    """Estimate NumPy's operations for the nodes of a movement: a pass over memory for each."""
-    return movement.nodes[-1].output.type.elements * len(movement.nodes)
+def moved_work(step: "HostStep") -> int:
+    """Estimate NumPy's operations for nodes that move elements: a pass over memory for each."""
+    return step.nodes[-1].output.type.elements * len(step.nodes)
 
 
 def may_have_kernels(graph: Graph, nodes: Iterable[Node], least_work: int = MIN_WORK) -> bool:

@@ -84,9 +84,40 @@ def cases() -> Iterator[onnx.ModelProto]:
     ):
         node = helper.make_node("MatMul", ["x", "w"], ["y"])
         yield _network("MatMul broadcast", (a, b), node, names=("x", "w"))
+    yield from _gathers()
     for name in ("Sin", "Cos"):
         for shape in ((1, 128, 768), (3, 511), (8, 255, 129)):
             yield _network(name, (shape,), helper.make_node(name, ["x"], ["y"]))
+
+
+def _gathers() -> Iterator[onnx.ModelProto]:
+    """Yield gathers and scatters, at random indices."""
+    random = np.random.default_rng(1)
+    for operator, axis, x, places in (
+        ("Gather", 0, (30522, 384), (1, 128)),  # token embeddings
+        ("Gather", 0, (100000, 16), (64, 26)),  # of a recommender
+        ("Gather", 1, (8, 512, 64), (300,)),
+        ("Gather", 2, (64, 256, 196), (49,)),
+        ("GatherElements", 1, (64, 1000), (64, 300)),
+        ("GatherElements", 0, (512, 128), (512, 128)),
+        ("GatherND", None, (64, 80, 80), (4096, 2)),
+        ("GatherND", None, (3200, 64), (800, 1)),
+        ("ScatterElements", 1, (64, 1000), (64, 300)),
+        ("ScatterND", None, (4096, 64), (512, 1)),
+    ):
+        extents = x[: places[-1]] if axis is None else x[axis]
+        indices = random.integers(-np.broadcast_to(extents, places), extents)
+        given: list[str] = ["x", "places"]
+        shapes: list[Shape] = [x]
+        if operator.startswith("Scatter"):
+            given.append("updates")
+            shapes.append(places if axis is not None else (*places[:-1], *x[places[-1] :]))
+        node = helper.make_node(operator, given, ["y"])
+        if axis is not None:
+            node.attribute.append(helper.make_attribute("axis", axis))
+        name = f"{operator} {'x'.join(map(str, places))} of"
+        names = [one for one in given if one != "places"]
+        yield _network(name, shapes, node, names=names, constants={"places": indices})
 
 
 def _network(

@@ -77,7 +77,7 @@ def lower(
     small = [name for name, values in kernel.constants.items() if values.size <= IN_CODE]
     given = [name for name in kernel.constants if name not in small]
     tensors = (*kernel.inputs, *given, kernel.output.name)
-    signature = ir.FunctionType(ir.VoidType(), [POINTER] * 4)
+    signature = ir.FunctionType(I64, [POINTER] * 4)
     function = ir.Function(module, signature, ENTRY)
     arrays, workspace, run, pool = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
@@ -103,5 +103,5 @@ def lower(
             tensor, program.domains[name], origin, layout, pointer, values=values
         )
     lowering.root(program.body, workspace)
-    builder.ret_void()
+    builder.ret(I64(0))
     return LoweredFunction(str(module), tensors, shared.workspace_bytes)

@@ -61,7 +61,7 @@ def emit_parallel(
         with one:
             builder.call(body, [context, I64(0), I64(node.extent)])
         with several:
-            builder.call(Callee(run, _RUN), [pool, body, context, I64(node.extent)])
+            builder.call(Callee(run, RUN), [pool, body, context, I64(node.extent)])
     inner = _inside(outer, body, names, symbols)
     with inner.tiles.shaped(node.body, inner.is_shared):
         _emit_iterations(inner, body, node, symbol, inside)
@@ -118,7 +118,7 @@ def _emit_iterations(
     builder.position_at_end(after)
 
 
-_RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
+RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
 """Type of the pool's function: pool, body, context, iterations."""
 
 

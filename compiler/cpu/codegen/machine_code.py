@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -71,9 +72,11 @@ class LoadedCode:
         """Return the address of one of `functions`."""
         return self._linked[name]
 
-    def function(self, name: str, *arguments: type) -> Callable[..., None]:
-        """A function without result, called with the GIL released.
+    def function(
+        self, name: str, *arguments: type, result: type | None = None
+    ) -> Callable[..., Any]:
+        """A function, called with the GIL released; it has no result by default.
 
         It must not outlive this object.
         """
-        return ctypes.CFUNCTYPE(None, *arguments)(self.address(name))
+        return ctypes.CFUNCTYPE(result, *arguments)(self.address(name))

@@ -107,9 +107,9 @@ class Routine(ir.IRBuilder):
 
     def call_at(
         self, code: LlvmValue, arguments: Sequence[LlvmValue], kind: ir.FunctionType
-    ) -> None:
-        """Call a function without result by its address."""
-        self.call(Callee(code, kind), arguments)
+    ) -> LlvmValue:
+        """Call a function by its address."""
+        return self.call(Callee(code, kind), arguments)
 
     def read(self, pointer: LlvmValue, kind: LlvmType) -> LlvmValue:
         """Load a number that other threads write."""

@@ -117,14 +117,15 @@ class CallSequence:
     def _steps(self) -> np.ndarray:
         return self._words[HEADER_WORDS:].reshape(-1, STEP_WORDS)
 
-    def run(self) -> None:
-        """Call every step."""
+    def run(self) -> int | None:
+        """Call every step; stop at one that fails, and return its position."""
         if not self.workspace_bytes:
-            self._walk(self._address, None, None, None)
-            return
-        space = workspace.take(self.workspace_bytes)
-        self._walk(self._address, space.address, None, None)
-        workspace.give_back(space)
+            failed = self._walk(self._address, None, None, None)
+        else:
+            space = workspace.take(self.workspace_bytes)
+            failed = self._walk(self._address, space.address, None, None)
+            workspace.give_back(space)
+        return failed - 1 if failed else None
 
     def ticks(self) -> np.ndarray:
         """Return when the last run began, and when each step ended, in ticks, uint64[1 + steps].
@@ -248,4 +249,4 @@ def _library() -> LoadedCode:
 
 @cache
 def _walk():
-    return _library().function("walk", *[ctypes.c_void_p] * 4)
+    return _library().function("walk", *[ctypes.c_void_p] * 4, result=ctypes.c_int64)

@@ -45,7 +45,10 @@ SQUARE_SIZES = (1, 2, 4)
 
 
 def schedule_code() -> ir.Module:
-    """Return a module with `walk` and `copy`, `void (arrays, workspace, run, pool)` both.
+    """Return a module with `walk` and `copy`, `int64 (arrays, workspace, run, pool)` both.
+
+    As every kernel, they return their status, which is 0 except where an index is out of range.
+    `walk` then stops, and returns the number of the step, from 1.
 
     The arrays of `walk` are a schedule: `HEADER_WORDS`, then `STEP_WORDS` for each step. Those of
     `copy` are the addresses of a number of boxes, followed by `BOX_WORDS` for each, of the output,
@@ -57,13 +60,13 @@ def schedule_code() -> ir.Module:
     return module
 
 
-_KERNEL = ir.FunctionType(VOID, [POINTER] * 4)
+_KERNEL = ir.FunctionType(I64, [POINTER] * 4)
 
 
 def _walk(module: ir.Module) -> None:
-    """Call the steps of a schedule, and note when each one ended."""
+    """Call the steps of a schedule until one fails, and note when each one ended."""
     clock: LlvmValue = ir.Function(module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
-    r = Routine(module, "walk", [POINTER] * 4)
+    r = Routine(module, "walk", [POINTER] * 4, I64)
     schedule, workspace, *_ = r.arguments
     r.store(r.call(clock, []), r.at(schedule, 8))
     step = r.variable(r.at(schedule, 8 * HEADER_WORDS))
@@ -73,10 +76,14 @@ def _walk(module: ir.Module) -> None:
         now = r.load(step, typ=POINTER)
         leave(r.icmp_unsigned("==", r.ptrtoint(now, I64), last))
         code, arrays, run, pool = (r.word(now, number, POINTER) for number in range(4))
-        r.call_at(code, [arrays, workspace, run, pool], _KERNEL)
+        status = r.call_at(code, [arrays, workspace, run, pool], _KERNEL)
+        with r.if_then(r.icmp_unsigned("!=", status, I64(0)), likely=False):
+            done = r.sub(r.ptrtoint(now, I64), r.ptrtoint(schedule, I64))
+            # The header is smaller than a step.
+            r.ret(r.add(r.udiv(done, I64(8 * STEP_WORDS)), I64(1)))
         r.store(r.call(clock, []), r.at(now, 8 * 4))
         r.store(r.at(now, 8 * STEP_WORDS), step)
-    r.ret_void()
+    r.ret(I64(0))
 
 
 _INNERMOST = [POINTER, POINTER, *[I64] * 4]
@@ -133,7 +140,7 @@ def _copy(module: ir.Module) -> None:
         _vectors(module, size, many=True)
     for size in SQUARE_SIZES:
         _squares(module, size)
-    r = Routine(module, "copy", [POINTER] * 4)
+    r = Routine(module, "copy", [POINTER] * 4, I64)
     arrays, *_ = r.arguments
     boxes, out = (r.word(arrays, number, POINTER) for number in range(2))
     with r.moving(r.word(boxes, 0), (r.at(boxes, 8), I64(8 * BOX_WORDS))) as (box,):
@@ -150,4 +157,4 @@ def _copy(module: ir.Module) -> None:
                 source, target = stack.enter_context(loop)
             last = [extents[-1], strides[-1], steps[-1], run]
             r.call_at(innermost, [source, target, *last], ir.FunctionType(VOID, _INNERMOST))
-    r.ret_void()
+    r.ret(I64(0))
