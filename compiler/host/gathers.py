@@ -86,10 +86,10 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _merged(nest: Iterable[tuple[int, int, int]]) -> tuple[tuple[int, int, int], ...]:
     """Join neighbouring axes that advance as one; drop those of one step."""
     axes: list[tuple[int, int, int]] = []
-    for extent, *steps in nest:
+    for extent, addressed, indices in nest:
         if extent == 1:
             continue
-        if axes and list(axes[-1][1:]) == [step * extent for step in steps]:
+        if axes and axes[-1][1:] == (addressed * extent, indices * extent):
             extent *= axes.pop()[0]
-        axes.append((extent, *steps))
+        axes.append((extent, addressed, indices))
     return tuple(axes) or ((1, 0, 0),)
