@@ -9,9 +9,11 @@ from tilewright.compiler.cpu import (
     Box,
     CallSequence,
     Elementwise,
+    IndexMap,
     KernelCall,
     compile_kernel,
     copy_call,
+    gather_call,
 )
 
 SHAPE = (5, 7)
@@ -48,6 +50,22 @@ def test_a_schedule_is_a_step_of_another_one():
     outer.run()
     assert (x == 2**5).all()
     assert len(outer.ticks()) == 4
+
+
+def test_a_step_that_fails_ends_its_schedule_and_those_around_it():
+    x, y, z = (np.ones(SHAPE, np.float32) for _ in range(3))
+    out, index = np.zeros(1, np.float32), np.zeros(1, np.int64)
+    gather = gather_call(IndexMap(((1, 0, 1),), ((x.size, 1),), 1), 4, 8)
+    gather.place(addressed=address_of(x), indices=address_of(index), other=address_of(out))
+    inner = CallSequence([doubled(x), doubled(x), gather, doubled(y)])
+    outer = CallSequence([inner.call(), doubled(z)])
+    assert outer.run() is None
+    assert (x[0, 0], y[0, 0], z[0, 0], out[0]) == (4, 2, 2, 4)
+    for wrong in (x.size, -x.size - 1):
+        index[0] = wrong
+        assert inner.run() == 2
+        assert outer.run() == 0
+    assert (x[0, 0], y[0, 0], z[0, 0], out[0]) == (4**5, 2, 2, 4)
 
 
 def test_an_empty_schedule_does_nothing():
