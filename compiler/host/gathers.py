@@ -22,7 +22,7 @@ class IndexedStep(HostStep):
     Parameters
     ----------
     index_map : IndexMap
-        Where the indices and the elements are.
+        Places of the indices and of the elements.
     scatters : bool
         Whether the output is a copy of the first input, with updates written to it.
     """

@@ -41,7 +41,7 @@ the extent and the distance of its axis."""
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """Where the indices are, and the runs that they address.
+    """A nest of loops over index tuples, and the runs of elements that they address.
 
     Parameters
     ----------
