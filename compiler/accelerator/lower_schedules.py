@@ -117,6 +117,8 @@ class Lowering:
         Results that lowerings for this machine share, by kernel.
     frames
         Activations that may stay in ACT, by value.
+    room
+        Whether they get the banks that they need.
     """
 
     configuration: Configuration
@@ -125,16 +127,18 @@ class Lowering:
     most_instructions: int = DEFAULT_OPTIONS.most_instructions
     known: dict[Kernel, KnownPieces] = field(default_factory=dict)
     frames: InitVar[Mapping[str, ResidentFrame]] = NO_FRAMES
+    room: InitVar[bool] = True
     stream: list[Emitted] = field(init=False, default_factory=list)
     scratchpads: Scratchpads = field(init=False)
 
-    def __post_init__(self, frames: Mapping[str, ResidentFrame]) -> None:
+    def __post_init__(self, frames: Mapping[str, ResidentFrame], room: bool) -> None:
         self.scratchpads = Scratchpads.of(self.configuration)
         self.scratchpads.frames |= frames
+        self.scratchpads.room = room
 
     def copy(self) -> "Lowering":
         """Return a copy; lowering more kernels into either one leaves the other as it is."""
-        other = replace(self, pool=self.pool.copy(), frames=NO_FRAMES)
+        other = replace(self, pool=self.pool.copy(), frames=NO_FRAMES, room=True)
         other.stream = self.stream.copy()
         other.scratchpads = self.scratchpads.copy()
         return other

@@ -213,20 +213,22 @@ def _exchange(
     wanted: Mapping[str, int],
     bank: int,
 ) -> dict[str, tuple[int, int]]:
-    """Give a buffer the banks of a piece for its own first ones; empty if another needs both."""
+    """Give a buffer the banks of a piece for its own first ones; empty if they overlap, or if
+    another buffer needs both.
+    """
     low, high = round_down(piece.base, bank), round_up(piece.end, bank)
     own = round_down(regions[name][0], bank)
     end = own + high - low
-    if end > round_up(regions[name][1], bank):
+    if end > round_up(regions[name][1], bank) or (low < end and own < high):
         return {}
     found = dict(regions)
     for other, (first, last) in regions.items():
-        if own <= first and last <= end:
-            found[other] = first - own + low, last - own + low
-        elif low <= first and last <= high:
+        if other == name:
+            continue
+        if first < end and own < last:
+            return {}  # it shares a bank with the buffer
+        if low <= first and last <= high:
             found[other] = first - low + own, last - low + own
-        elif other != name and first < end and own < last:
-            return {}
         elif first < high and low < last:
             most = max((first, low), (high, last), key=lambda part: part[1] - part[0])
             if most[1] - most[0] < min(last - first, wanted[other]):

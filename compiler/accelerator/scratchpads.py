@@ -73,6 +73,8 @@ class Scratchpads:
         Activations that may stay in ACT, and those that are there, by value.
     kept
         Whether any was there.
+    room, made_room
+        Whether results that may stay get the banks that they need, and whether any got more.
     """
 
     configuration: Configuration
@@ -81,6 +83,8 @@ class Scratchpads:
     frames: dict[str, ResidentFrame] = field(default_factory=dict)
     residents: dict[str, ResidentActivation] = field(default_factory=dict)
     kept: bool = False
+    room: bool = True
+    made_room: bool = False
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
@@ -489,14 +493,16 @@ class BufferPlacer:
         )
         sizes_of = (inside[name].elements for name in few)
         digits = tuple(RegionRequest(size, size) for size in sizes_of)
-        frames = [self._frame_bytes(name) for name in order]
-        roomy = tuple(map(RegionRequest.with_room, requests, frames))
-        regions = act_regions(roomy, made - len(few), self.configuration, digits)
-        pairs = zip(frames, regions, strict=False)
-        if any(high - low < size for size, (low, high) in pairs):  # the room serves nothing
-            roomy = requests
-            regions = act_regions(requests, made - len(few), self.configuration, digits)
-        self.wanted = {name: each.wanted for name, each in zip(order, roomy, strict=True)}
+        regions = act_regions(requests, made - len(few), self.configuration, digits)
+        if self.scratchpads.room:
+            frames = [self._frame_bytes(name) for name in order]
+            roomy = tuple(map(RegionRequest.with_room, requests, frames))
+            found = act_regions(roomy, made - len(few), self.configuration, digits)
+            pairs = zip(frames, found, strict=False)
+            if found != regions and all(high - low >= size for size, (low, high) in pairs):
+                requests, regions = roomy, found
+                self.scratchpads.made_room = True
+        self.wanted = {name: each.wanted for name, each in zip(order, requests, strict=True)}
         self.wanted |= dict(zip(few, (one.wanted for one in digits), strict=True))
         order += few
         if not regions:

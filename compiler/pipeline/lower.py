@@ -38,7 +38,8 @@ def lower(
 
     Yields
     ------
-    The segment in which activations stay on chip, if some can, then the one in which none does.
+    The segment in which activations stay on chip, if some can, with and without more banks for
+    results that stay; then the one in which none does.
 
     Raises
     ------
@@ -55,19 +56,30 @@ def lower(
     }
     dram = layout.placements.dram({**scheduled.plan.offsets, **constants})
     machine, most = scheduled.grouped.searched, request.options.most_instructions
-    program = _Beginning(scheduled, Lowering(machine, dram, pool, most, known, frames), frames)
-    plain = program.copy()
+    layers = len(scheduled.layers)
+
+    def begin(room: bool) -> _Beginning:
+        lowering = Lowering(machine, dram, pool.copy(), most, known, frames, room)
+        return _Beginning(scheduled, lowering, frames)
+
+    program = begin(room=True)
+    plain, pads = program.copy(), program.lowering.scratchpads
     if frames:
         with suppress(CompileError):
-            for count in range(1, len(scheduled.layers) + 1):
-                if not program.lowering.scratchpads.kept:
+            for count in range(1, layers + 1):
+                if not (pads.kept or pads.made_room):
                     plain = program.copy()
                 program.append(count)
             yield _without_dead_stores(request, graph, program.lowered())
-            if not program.lowering.scratchpads.kept:
+            if not (pads.kept or pads.made_room):
                 return
-    # Both programs are the same up to the first layer whose result stays.
-    plain.append(len(scheduled.layers))
+        if pads.made_room:  # which other buffers may have used better
+            with suppress(CompileError):
+                close = begin(room=False)
+                close.append(layers)
+                yield _without_dead_stores(request, graph, close.lowered())
+    # All programs are the same up to the first layer whose result stays.
+    plain.append(layers)
     yield _without_dead_stores(request, graph, plain.lowered())
 
 

@@ -1,11 +1,14 @@
 """Activations that stay in ACT between kernels: equal results, and fewer transfers."""
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilewright.compiler.accelerator.arena import Piece
 from tilewright.compiler.accelerator.lower_schedules import Lowering
@@ -296,6 +299,45 @@ def test_operands_elsewhere_change_banks(pieces, changed):
     inputs = [(name, Piece(name, low, high, 0)) for name, (low, high) in pieces.items()]
     wanted = dict.fromkeys(REGIONS, 4)
     assert exchanged(REGIONS, inputs, wanted, 8) == REGIONS | changed
+
+
+def test_banks_that_overlap_do_not_change_places():
+    """The piece lies in the last bank of its region and the first one of the next."""
+    regions = {"rows": (0, 8), "addend": (8, 24), "result": (24, 32)}
+    inputs = [("addend", Piece("addend", 16, 32, 0))]
+    assert exchanged(regions, inputs, dict.fromkeys(regions, 4), 8) == regions
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_buffers_with_banks_of_their_own_keep_such(data):
+    """And no buffer loses bytes that it wants."""
+    bank, banks = 8, data.draw(st.integers(2, 8))
+    cuts = sorted(data.draw(st.sets(st.integers(1, banks * bank - 1), max_size=5)))
+    whole = itertools.pairwise([0, *cuts, banks * bank])
+    regions = {f"buffer {number}": range_ for number, range_ in enumerate(whole)}
+    wanted = {name: data.draw(st.integers(1, 16)) for name in regions}
+    inputs = []
+    for name in data.draw(st.lists(st.sampled_from([*regions]), unique=True)):
+        low = data.draw(st.integers(0, banks * bank - 1))
+        high = data.draw(st.integers(low + 1, banks * bank))
+        inputs.append((name, Piece(name, low, high, 0)))
+    found = exchanged(regions, inputs, wanted, bank)
+    pieces = dict(inputs)
+
+    def held(region: tuple[int, int]) -> set[int]:
+        return set(range(region[0] // bank, -(-region[1] // bank)))
+
+    for one, other in itertools.combinations(regions, 2):
+        if not held(regions[one]) & held(regions[other]):
+            assert not held(found[one]) & held(found[other])
+        (low, high), (first, last) = found[one], found[other]
+        assert high <= first or last <= low
+    for name, (low, high) in found.items():
+        piece = pieces.get(name)
+        if piece is None or not (low <= piece.base and piece.end <= high):
+            before = regions[name][1] - regions[name][0]
+            assert high - low >= min(before, wanted[name])
 
 
 def test_no_buffer_gives_up_banks_that_it_needs():

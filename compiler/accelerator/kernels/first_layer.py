@@ -85,17 +85,20 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     blocks = -(-channels_out // configuration.lanes_out)
     run = kw * channels
 
+    def tiles(rows: int) -> int:
+        return -(-kh // rows) * -(-rows * run // lanes) * blocks
+
     def cycles(rows: int) -> float:
         """Cycles per output pixel of the busier of GEMM and LOAD; runs are not beat-aligned."""
-        taps, stride, _ = _taps(conv, kh, rows)
-        loads = rows * stride * (run / bus + 1.5)
-        return max(taps * -(-rows * run // lanes) * blocks, loads)
+        _, stride, _ = _taps(conv, kh, rows)
+        return max(tiles(rows), rows * stride * (run / bus + 1.5))
 
     lane_bytes = round_up(channels, channel_block(configuration))
     pixel_loads = math.prod(conv.strides) * lane_bytes / bus
     plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
-    # Whole windows if others are no faster: tiles of windows that share rows load some twice.
-    rows = min((kh, *range(1, kh)), key=cycles)
+    # GEMM may have other work, too, so some rows must take it no more steps than whole windows.
+    some = (rows for rows in range(2, kh) if tiles(rows) <= tiles(kh))
+    rows = min((kh, 1, *some), key=cycles)
     if 2 * channels > channel_block(configuration) or cycles(rows) >= plain:
         return None
     # The last taps may reach below the last window; their weights are zero.
