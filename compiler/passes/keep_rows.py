@@ -8,6 +8,7 @@ from ..graph import Graph, is_accelerated
 from ..graph import operators as ops
 from ..rewriting import Site, each, op, rewrite, rule, rule_of, value
 from .arrange_layout import drop_same_shape, has_one_tap, merge_reshapes
+from .merge_duplicates import merge_duplicates
 from .patterns import image_shape, is_int8, reshaped, to_image
 from .recognise_concats import IMAGE_AXES
 
@@ -94,4 +95,6 @@ def rows_in_place(graph: Graph) -> Graph:
 def keep_rows(graph: Graph) -> Graph:
     """Move reshapes behind operators on single pixels, where they meet and cancel."""
     rules = sink_reshape, slice_channels, combine_rows, slice_rows, merge_reshapes, drop_same_shape
-    return rewrite(graph, *rules)
+    kept = rewrite(graph, *rules)
+    # Several of one value may be equal now; other equal nodes have names that a user knows.
+    return graph if kept is graph else merge_duplicates(kept)

@@ -6,7 +6,6 @@ from ..passes.absorb_heads import share_heads
 from ..passes.flatten_on_host import flatten_on_host
 from ..passes.keep_rows import keep_rows, rows_in_place
 from ..passes.keys_first import keys_first
-from ..passes.merge_duplicates import merge_duplicates
 from ..passes.recognise_rows import recognise_rows
 from ..passes.repeat_channels import repeat_channels
 from ..passes.split_pools import split_pools
@@ -35,7 +34,7 @@ def place(request: CompileRequest, refused: Mapping[str, str] = NO_REFUSALS) -> 
     if not request.placement.leaves_all:
         graph = recognise_rows(share_heads(graph), configuration)
         if configuration.row_statistics == "none":  # others run blocks of attention whole
-            graph = rows_in_place(merge_duplicates(keep_rows(graph)))
+            graph = rows_in_place(keep_rows(graph))
             graph = transpose_on_host(graph, configuration)
         graph = flatten_on_host(graph, configuration, request.costs)
         graph = split_pools(graph, configuration)

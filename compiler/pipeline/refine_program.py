@@ -4,18 +4,21 @@
 transfers, other tiles may be faster.
 """
 
+import itertools
 from contextlib import suppress
 from dataclasses import replace
 
 from ...errors import CompileError
 from ..accelerator.residents import frames_of
 from ..graph import Graph
+from ..main_memory.segment_layout import between_kernels
 from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.fusion import Group
 from ..scheduling.issue_order import issue
 from ..scheduling.refine import other_schedules
 from .lower import lower
-from .request import CompileRequest, Lowered, ScheduledLayer
-from .schedule import addresses, timer_for
+from .request import CompileRequest, Lowered
+from .schedule import addresses, scheduled_layer, timer_for
 
 MAX_LOWERED = 6_000
 """The most instructions to lower in this search, at some half a millisecond each."""
@@ -24,9 +27,10 @@ MAX_LOWERED = 6_000
 def refine_program(
     request: CompileRequest, graph: Graph, lowered: Lowered, timer: CandidateTimer
 ) -> Lowered:
-    """Return the fastest program found by changing one schedule at a time.
+    """Return the fastest program found by changing one layer at a time.
 
-    Programs are compared with their loads in order.
+    A fused layer is divided, or a kernel gets another schedule. Programs are compared with their
+    loads in order.
 
     Parameters
     ----------
@@ -39,27 +43,37 @@ def refine_program(
         return lowered
     machine, layout = request.configuration, lowered.scheduled.grouped.layout
     alone = timer_for(timer, machine)
-    # With other schedules, values that stay on chip now may have to be stored.
-    groups = [layer.group for layer in lowered.scheduled.layers]
-    plan, bound = addresses(request, graph, layout, groups)
-    now = replace(lowered.scheduled, plan=plan, bound=bound)
+    now = lowered.scheduled
+    on_chip = between_kernels(
+        [kernel for each in now.layers for kernel, _ in each.group.work], layout
+    )
     least, left = issue(lowered.instructions, machine, timer.measure).cycles, MAX_LOWERED
-    for place, layer in enumerate(now.layers):
+    place = 0
+    while place < len(now.layers):
+        layer = now.layers[place]
+        place += 1
         if layer.gap.name in request.schedules:
             continue
-        for (group,) in other_schedules(layer.group, timer, request.options):
+        halves = layer.group.halves if isinstance(layer.group, Group) else None
+        others = other_schedules(layer.group, timer, request.options)
+        for changed in itertools.chain([list(halves)] if halves else [], others):
             left -= len(lowered.stream)
             if left < 0:
                 return lowered
-            schedules = tuple(timer.programs.schedule(*part) for part in group.work)
-            gap = replace(layer.gap, cycles=alone.cycles(*group.work))
             layers = list(now.layers)
-            layers[place] = ScheduledLayer(group, schedules, gap)
-            scheduled = replace(now, layers=tuple(layers))
+            layers[place - 1 : place] = [
+                scheduled_layer(request, group, alone, on_chip) for group in changed
+            ]
+            # Values that stay on chip now, or in a fused layer, may have to be stored.
+            plan, bound = addresses(request, graph, layout, [one.group for one in layers])
+            scheduled = replace(now, layers=tuple(layers), plan=plan, bound=bound)
             frames = frames_of(one.program() for each in layers for one in each.schedules)
             with suppress(CompileError):
                 other = next(lower(request, graph, scheduled, timer.programs.pieces, frames))
                 cycles = issue(other.instructions, machine, timer.measure).cycles
                 if cycles < least:
                     least, lowered, now = cycles, other, scheduled
+                    if len(changed) > 1:
+                        place -= 1  # each half has schedules of its own
+                        break
     return lowered

@@ -45,7 +45,7 @@ def schedule(
     plan, bound = addresses(request, graph, grouped.layout, groups)
     kernels = [kernel for each in groups for kernel, _ in each.work]
     on_chip = between_kernels(kernels, grouped.layout)
-    layers = (_layer(request, each, timer, on_chip) for each in groups)
+    layers = (scheduled_layer(request, each, timer, on_chip) for each in groups)
     return Scheduled(grouped, tuple(layers), plan, bound)
 
 
@@ -71,12 +71,13 @@ def addresses(
     return plan, {name: bind(layout.bindings[name], of[name], dram[name]) for name in values}
 
 
-def _layer(
+def scheduled_layer(
     request: CompileRequest,
     group: Group | MovementGroup,
     timer: CandidateTimer | None,
     on_chip: OnChip,
 ) -> ScheduledLayer:
+    """The schedules of a layer and its distance from its bound, beside values `on_chip`."""
     parts = with_given(group.name, group.output, group.work, request.schedules)
     machine = request.configuration
     schedules = (
