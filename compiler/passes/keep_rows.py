@@ -97,4 +97,4 @@ def keep_rows(graph: Graph) -> Graph:
     rules = sink_reshape, slice_channels, combine_rows, slice_rows, merge_reshapes, drop_same_shape
     kept = rewrite(graph, *rules)
     # Several of one value may be equal now; other equal nodes have names that a user knows.
-    return graph if kept is graph else merge_duplicates(kept)
+    return kept if kept.nodes == graph.nodes else merge_duplicates(kept)

@@ -9,6 +9,7 @@ from tilewright.compiler.module import Module
 from tilewright.compiler.pipeline import compile_module, refine_program
 from tilewright.compiler.scheduling import refine as refinement
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.memory_model import MemoryModel
 from tilewright.sim.timing import ExactMeasure
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
@@ -41,6 +42,23 @@ def test_choices_in_the_program_are_faster_where_results_stay(preset, monkeypatc
     assert after.report["cycles"] < compiled(preset).report["cycles"]
 
 
+def test_fused_layers_are_divided_where_results_stay(monkeypatch):
+    """Fused, the sum saves transfers, which nothing needs if its operands stay on chip."""
+    memory = MemoryModel(latency_cycles=14, cycles=4)
+
+    def compile_for_memory() -> Module:
+        return compile_module(
+            import_model(DIGITS), PRESETS["8x8"], measure=ExactMeasure(memory), memory=memory
+        )
+
+    monkeypatch.setattr(refine_program, "other_schedules", lambda *_: ())
+    after = compile_for_memory()
+    monkeypatch.setattr(refine_program, "MAX_LOWERED", 0)
+    before = compile_for_memory()
+    assert after.report["cycles"] < 0.95 * before.report["cycles"]
+    assert len(layer_names(after)) > len(layer_names(before))
+
+
 def test_choices_in_the_program_leave_given_schedules(monkeypatch):
     module = compiled("16x16")
     given = {one.name: one.schedule for part in module.segments for one in part.layers}
@@ -51,6 +69,13 @@ def test_choices_in_the_program_leave_given_schedules(monkeypatch):
     assert [part.program for part in again.segments] == [part.program for part in module.segments]
 
 
+@pytest.fixture
+def leave_programs(monkeypatch):
+    """Leave programs as their kernels were chosen; a search in the whole program finds as much."""
+    monkeypatch.setattr(refine_program, "MAX_LOWERED", 0)
+
+
+@pytest.mark.usefixtures("leave_programs")
 @pytest.mark.parametrize("preset", ["16x8", "16x16"])
 def test_choices_among_neighbours_are_faster(compile_alone, preset):
     before, after = compile_alone(preset), compiled(preset)
@@ -64,6 +89,7 @@ def test_choices_for_each_kernel_alone_are_tried_too(compile_alone, preset):
     assert compiled(preset).report["cycles"] <= compile_alone(preset).report["cycles"]
 
 
+@pytest.mark.usefixtures("leave_programs")
 def test_fused_layers_are_separated_if_that_is_faster(compile_alone):
     before, after = compile_alone("16x16"), compiled("16x16")
     assert len(layer_names(after)) == len(layer_names(before)) + 1

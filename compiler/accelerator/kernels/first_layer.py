@@ -88,16 +88,21 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     def tiles(rows: int) -> int:
         return -(-kh // rows) * -(-rows * run // lanes) * blocks
 
-    def cycles(rows: int) -> float:
-        """Cycles per output pixel of the busier of GEMM and LOAD; runs are not beat-aligned."""
+    def loads(rows: int) -> float:
+        """Cycles per output pixel; runs are not beat-aligned."""
         _, stride, _ = _taps(conv, kh, rows)
-        return max(tiles(rows), rows * stride * (run / bus + 1.5))
+        return rows * stride * (run / bus + 1.5)
+
+    def cycles(rows: int) -> float:
+        return max(tiles(rows), loads(rows))
 
     lane_bytes = round_up(channels, channel_block(configuration))
     pixel_loads = math.prod(conv.strides) * lane_bytes / bus
     plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
-    # GEMM may have other work, too, so some rows must take it no more steps than whole windows.
-    some = (rows for rows in range(2, kh) if tiles(rows) <= tiles(kh))
+    # GEMM may have other work, too, and tiles of windows load the rows between them twice.
+    some = (
+        rows for rows in range(2, kh) if tiles(rows) <= tiles(kh) and 2 * loads(rows) <= loads(kh)
+    )
     rows = min((kh, 1, *some), key=cycles)
     if 2 * channels > channel_block(configuration) or cycles(rows) >= plain:
         return None

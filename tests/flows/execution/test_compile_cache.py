@@ -325,7 +325,7 @@ def test_the_command_tells_cycles_and_bounds_the_first_time_and_later(written, t
     said = written("one.tw", "--json", str(tmp_path / "report.json"))
     assert json.loads((tmp_path / "report.json").read_text()) == report
     bound = f"lower bound {report['bound']:,} cycles: no schedule can save more than "
-    assert f"{cycles:,} cycles, {cycles / 1e5:#.3g} ms at 100 MHz; {bound}" in said
+    assert f"{cycles:,} cycles, {cycles / 100 / 1e3:#.3g} ms at 100 MHz; {bound}" in said
 
 
 def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_path, capsys):
@@ -412,7 +412,7 @@ def test_a_full_disk_costs_the_cache_alone(compilations, monkeypatch, tmp_path, 
 
     monkeypatch.setattr("os.replace", full)
     for _ in range(2):
-        assert compile_model(MODEL, PRESETS["8x8"]).report["cycles"] == 4_897
+        assert compile_model(MODEL, PRESETS["8x8"]).report["cycles"] == 4_705
     assert compilations == ["8x8", "8x8"]
     assert capsys.readouterr().err.count("(No space left on device)") == 1
 

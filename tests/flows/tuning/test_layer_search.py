@@ -73,17 +73,22 @@ def test_the_network_decides_and_equal_runs_are_equal(module):
     assert sum(layer.timed for layer in found.layers) <= 40
 
 
-def test_other_divisions_into_layers_are_faster_and_compute_the_same(module):
-    graph = import_model(DIGITS)
+def test_other_divisions_into_layers_are_faster_and_compute_the_same():
+    """Where ACT is small, the compiler's division is not the best one."""
+    graph, machine = import_model(DIGITS), MACHINE.replace(name="shallow", act_depth=128)
 
     def compile_with(schedules):
-        return compile_graph(graph, MACHINE, schedules=schedules)
+        return compile_graph(graph, machine, schedules=schedules)
 
+    module = compile_with({})
     found = search_network(module, compile_with, trials=10)
     after = compile_with(found.schedules)
     names = [layer.name for layer in after.segments[0].layers]
     assert names == ["conv1", "conv2", "conv3 + residual", "pool", "dense"]
-    assert found.cycles == after.report["cycles"] < 0.99 * module.report["cycles"]
+    assert found.cycles == after.report["cycles"] < module.report["cycles"]
+    assert [change.layers for change in found.chains if change.kept] == [
+        ("conv3 + residual", "pool")
+    ]
     assert found.bound <= found.cycles
     assert found.least is not None
     assert found.least <= min(found.bound, module.report["bound"])
@@ -91,7 +96,7 @@ def test_other_divisions_into_layers_are_faster_and_compute_the_same(module):
     scans = np.random.default_rng(3).uniform(0, 16, graph.inputs[0].type.shape)
     outputs = []
     for one in (module, after):
-        with open_device("sim", MACHINE) as device:
+        with open_device("sim", machine) as device:
             session = Session(one, device)
             outputs.append(session.run({graph.inputs[0].name: scans.astype(np.float32)}).outputs)
     for name, values in outputs[0].items():
@@ -375,7 +380,7 @@ def test_the_command_says_how_each_layer_ended(tmp_path, capsys, monkeypatch):
     assert main([*command, "--database", str(tmp_path / "it.db"), "--budget", "20"]) == 0
     said = capsys.readouterr().out
     assert "not proven: " in said
-    assert "network: 4,897 cycles before, " in said
+    assert "network: 4,705 cycles before, " in said
 
 
 def test_long_names_are_said_briefly():
