@@ -44,9 +44,6 @@ def refine_program(
     machine, layout = request.configuration, lowered.scheduled.grouped.layout
     alone = timer_for(timer, machine)
     now = lowered.scheduled
-    on_chip = between_kernels(
-        [kernel for each in now.layers for kernel, _ in each.group.work], layout
-    )
     least, left = issue(lowered.instructions, machine, timer.measure).cycles, MAX_LOWERED
     place = 0
     while place < len(now.layers):
@@ -60,12 +57,15 @@ def refine_program(
             left -= len(lowered.stream)
             if left < 0:
                 return lowered
+            groups = [one.group for one in now.layers]
+            groups[place - 1 : place] = changed
+            on_chip = between_kernels((kernel for one in groups for kernel, _ in one.work), layout)
             layers = list(now.layers)
             layers[place - 1 : place] = [
                 scheduled_layer(request, group, alone, on_chip) for group in changed
             ]
             # Values that stay on chip now, or in a fused layer, may have to be stored.
-            plan, bound = addresses(request, graph, layout, [one.group for one in layers])
+            plan, bound = addresses(request, graph, layout, groups)
             scheduled = replace(now, layers=tuple(layers), plan=plan, bound=bound)
             frames = frames_of(one.program() for each in layers for one in each.schedules)
             with suppress(CompileError):

@@ -180,7 +180,7 @@ def test_an_artifact_runs_like_its_model(tilewright, artifact, model, scans):
 
 def test_layers_that_were_overwritten_are_told(tilewright, model, tmp_path):
     path = tmp_path / "digits.tw"
-    tilewright("compile", model, "-o", path)
+    tilewright("compile", model, "--config", "8x8", "-o", path)
     said = tilewright("run", path, "--compare")
     assert "compile with `--keep-all` to compare all" in said
     assert "inside fused layers, whose values stay on chip; what their layers give was" in said
