@@ -75,7 +75,7 @@ def test_a_figure_without_its_command_working_is_found_out(tmp_path):
     assert networks_of(page) == [None]
     text = with_figures(page, None)
     assert text.startswith("It takes 2<!--")
-    assert "29.2 %<!--" in text
+    assert "30.6 %<!--" in text
 
 
 GENERATED = ROOT / "docs" / "reference" / "commands.md"

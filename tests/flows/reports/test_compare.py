@@ -92,8 +92,8 @@ def test_machines_pages_and_files_give_the_same_comparison(
     said = tilewright("report", model, "--pair", "8x8", "16x16,latency=200", "--json", "c.json")
     (a, b) = (side["figures"]["cycles"] for side in data["sides"])
     assert said.splitlines() == [
-        f"A  8x8: digits_int8_qdq on 8x8, {a:,} cycles, {a / 1e5:#.3g} ms at 100 MHz",
-        f"B  16x16,latency=200: digits_int8_qdq on 16x16, {b:,} cycles, {b / 1e5:#.3g} ms at "
+        f"A  8x8: digits_int8_qdq on 8x8, {a:,} cycles, {a / 100 / 1e3:#.3g} ms at 100 MHz",
+        f"B  16x16,latency=200: digits_int8_qdq on 16x16, {b:,} cycles, {b / 100 / 1e3:#.3g} ms at "
         "100 MHz",
         f"B takes {b / a:.3g} times as long as A",
         "compare.html: open the page in a browser",
