@@ -450,7 +450,7 @@ def _loads(
 def gathered_load(
     size: int, tensor: Tensor, patches: Patches, configuration: Configuration
 ) -> Loaded:
-    """Windows that are gathered.
+    """Return what LOAD needs at least to gather windows.
 
     Rows of a window are a line apart in main memory and a run apart in ACT, so no piece has bytes
     of two; nor of two windows, which are in different rows of ACT. Windows beside each other share
@@ -467,7 +467,7 @@ def gathered_load(
 
 
 def transposed_load(asked: Indices, view: View, configuration: Configuration) -> Loaded:
-    """An activation of which neighbours in a row of WGT are apart in main memory.
+    """Return what LOAD needs at least for weights whose rows in WGT are columns in main memory.
 
     Bytes behind each other in main memory are rows apart in WGT, so each is a piece. It is a burst,
     too, unless LOAD writes columns; the last row of a tile may share one with the next tile.

@@ -213,8 +213,12 @@ def _exchange(
     wanted: Mapping[str, int],
     bank: int,
 ) -> dict[str, tuple[int, int]]:
-    """Give a buffer the banks of a piece for its own first ones; empty if they overlap, or if
-    another buffer needs both.
+    """Let a buffer exchange its first banks for those of a piece.
+
+    Returns
+    -------
+    The regions; none if the two sets of banks overlap, or if another buffer shares the first ones
+    or would lose bytes that it wants.
     """
     low, high = round_down(piece.base, bank), round_up(piece.end, bank)
     own = round_down(regions[name][0], bank)

@@ -1,4 +1,4 @@
-"""Gathers and scatters at indices that a run reads, as one routine with a map of each operator."""
+"""Gathers and scatters at computed indices: one routine, with an index map for each operator."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ INDEXED = (ops.Gather, ops.GatherElements, ops.GatherND, ops.ScatterElements, op
 
 @dataclass(frozen=True, slots=True)
 class IndexedStep(HostStep):
-    """A node that moves elements to or from indexed places.
+    """A gather or a scatter at computed indices.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def find_gathers(graph: Graph, nodes: Sequence[Node]) -> Iterator[IndexedStep]:
 
 
 def _index_map(operator: Operator, types: Sequence[TensorType]) -> IndexMap | None:
-    """Return the map of an operator; None if it is none of `INDEXED`."""
+    """Return the index map of an operator, or None if it is not one of `INDEXED`."""
     if not isinstance(operator, INDEXED):
         return None
     x, indices = types[0].shape, types[1].shape
@@ -79,7 +79,7 @@ def _index_map(operator: Operator, types: Sequence[TensorType]) -> IndexMap | No
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the distances of neighbours in a row-major array, in elements."""
+    """Return the strides of a row-major array, in elements."""
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 

@@ -20,7 +20,7 @@ from .work import MIN_WORK, moved_work, replaced_work
 def select_steps(
     graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = MIN_WORK
 ) -> tuple[HostStep, ...]:
-    """Select the host's steps in machine code: kernels, recurrent layers, movements, gathers.
+    """Select the host's steps in machine code: kernels, recurrent layers, movements and gathers.
 
     There are none if none of them is worth loading LLVM. Parameters are those of
     `select_kernels`.

@@ -77,7 +77,8 @@ def lower(
             with suppress(CompileError):
                 close = begin(room=False)
                 close.append(layers)
-                yield _without_dead_stores(request, graph, close.lowered())
+                if close.lowering.scratchpads.kept:
+                    yield _without_dead_stores(request, graph, close.lowered())
     # All programs are the same up to the first layer whose result stays.
     plain.append(layers)
     yield _without_dead_stores(request, graph, plain.lowered())

@@ -145,7 +145,7 @@ def test_first_layers_keep_their_meaning(name, changes):
 def test_rows_of_windows_that_share_them_are_gathered_once(
     kernel, strides, dilation, outputs, rows, lowest
 ):
-    """The last tap of a window may have rows without weights, which uint8 weights are moved in."""
+    """The last tap may reach rows that have no weights, also where uint8 weights are shifted."""
     generator = np.random.default_rng(5)
     span = (kernel[0] - 1) * dilation + 1
     attributes = QConv("conv", strides, (1, 0, 0, 0), (dilation, 1), 1, 3, -7, -128, 127)

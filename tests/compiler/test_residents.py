@@ -279,6 +279,20 @@ def test_a_reader_that_sees_other_values_around_an_activation_loads_it():
     assert not frame.serves(((0, 1), (-2, 5), (0, 4), (0, 16)), 7)
 
 
+def test_a_program_without_banks_of_others_is_compared_too(always_stay):
+    """Its small results stay all the same."""
+    draw = Drawing(random.Random(1))
+    draw.inputs = [(1, 32, 32, 32)]
+    for stride in (1, 1, 2, 1, 1):
+        draw.conv(32, kernel=(3, 3), pads=(1, 1, 1, 1), strides=(stride, stride))
+    check(realise(draw.sketch()), PRESETS["16x16"])
+    plain, roomy, close = always_stay[:3]
+    assert not plain.frames
+    assert roomy.frames
+    assert close.frames
+    assert roomy.stream != close.stream
+
+
 REGIONS = {"rows": (0, 16), "addend": (16, 24), "sums": (24, 28), "result": (28, 32)}
 """Regions of a kernel in four banks of 8 bytes; the last two buffers share one."""
 

@@ -1,4 +1,4 @@
-"""Gathers and scatters in machine code: every bit and every error is the definition's."""
+"""Gathers and scatters in machine code give the bits and the errors of their definitions."""
 
 from collections.abc import Sequence
 

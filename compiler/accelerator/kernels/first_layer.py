@@ -2,9 +2,9 @@
 
 With 3 channels, 13 of 16 lanes would multiply zeros. Instead, LOAD gathers the bytes of each output
 pixel's window next to each other. In memory, the pixels of a window's row are one run, and the runs
-of neighbouring windows overlap. Of a window, all rows are gathered together, or as many as fit the
-lanes: windows above each other then share them, and each is read in several taps. The image in
-memory has no padding channels, but it has a border, so that every run is whole.
+of neighbouring windows overlap. If only some rows of a window are gathered together, windows above
+each other share them, and each window is read in several taps. The image in memory has no padding
+channels, but it has a border, so that every run is whole.
 """
 
 import math
@@ -89,7 +89,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
         return -(-kh // rows) * -(-rows * run // lanes) * blocks
 
     def loads(rows: int) -> float:
-        """Cycles per output pixel; runs are not beat-aligned."""
+        """LOAD's cycles per output pixel; runs are not aligned to beats."""
         _, stride, _ = _taps(conv, kh, rows)
         return rows * stride * (run / bus + 1.5)
 
@@ -99,7 +99,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     lane_bytes = round_up(channels, channel_block(configuration))
     pixel_loads = math.prod(conv.strides) * lane_bytes / bus
     plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
-    # GEMM may have other work, too, and tiles of windows load the rows between them twice.
+    # The estimate knows neither GEMM's other work nor rows that two tiles load, so ask for more.
     some = (
         rows for rows in range(2, kh) if tiles(rows) <= tiles(kh) and 2 * loads(rows) <= loads(kh)
     )

@@ -62,7 +62,7 @@ class IndexMap:
 def gather_call(
     found: IndexMap, itemsize: int, index_bytes: int, *, scatters: bool = False, threads: int = 1
 ) -> KernelCall:
-    """Return a call that gathers from `addressed` to `other` at `indices`, or scatters back.
+    """Return a call that gathers `addressed[indices]` into `other`, or scatters `other` back.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def gather_call(
 
 @cache
 def _library(index_bytes: int, runs: int, single: bool, scatters: bool) -> LoadedCode:
-    """Load the routine for a size of index and of runs: an element, vectors, or 0 for any size."""
+    """Load the routine for an index size and a run size: an element's, a vector's, or 0 for any."""
     module = ir.Module("gather")
     body = _body(module, ir.IntType(8 * index_bytes), runs, single, scatters)
     r = Routine(module, "gather", [POINTER] * 4, I64)
