@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import compile_graph, import_model
+from tilewright.compiler.graph import Builder, Output, QConv, TensorType, Value
 from tilewright.compiler.module import Module
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import Placing
@@ -181,6 +182,22 @@ def test_a_gathered_first_layer_is_told_by_its_windows(data):
     assert "channel" not in conv1["sentence"]
     assert "9 values of a window on 8 lanes" in conv1["sentence"]
     assert f"mostly {conv1['read']['windows']} bytes of windows" in conv1["sentence"]
+
+
+def test_rows_of_windows_that_are_gathered_together_are_counted():
+    """Five of ten rows of three pixels: windows above each other share them."""
+    chance = np.random.default_rng(2)
+    builder = Builder("tall", (Value("x", TensorType("int8", (1, 60, 40, 1))),))
+    held = (
+        chance.integers(-128, 128, (10, 3, 1, 128)).astype(np.int8),
+        np.zeros(128, np.int32),
+        np.full(128, 0.01, np.float32),
+    )
+    names = [builder.constant(data, f"c{place}") for place, data in enumerate(held)]
+    conv = QConv("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1, 3, 0)
+    y = builder.emit(conv, ["x", *names])
+    layer, *_ = data_of(compile_graph(builder.graph([Output("y", y)]), PRESETS["16x16"]))["layers"]
+    assert "15 values of 5 rows of a window on 16 lanes" in layer["sentence"]
 
 
 def test_no_dot_of_the_roofline_is_faster_than_the_array(module):
